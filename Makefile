@@ -1,0 +1,73 @@
+# Two commands do everything: `make serve` and `make test`. The rest is for those who work on Recollect.
+PYTHON ?= python3
+VENV := .venv
+CODEGEN := .codegen
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+SOURCES := server/src client/src tests bench examples
+
+.PHONY: help serve test install lint format proto proto-check breaking clean
+
+help:
+	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
+	@echo "make test    install what is missing and run the tests"
+	@echo "make lint    ruff, mypy, import-linter, buf, hadolint"
+	@echo "make proto   write the generated code anew from proto/"
+	@echo "make clean   remove what these made (not your data)"
+
+serve: $(VENV)/.served
+	@exec $(VENV)/bin/recollect-server serve $(ARGS)
+
+test: $(VENV)/.tested
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+install: $(VENV)/.tested
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Recollect needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}. Name another: make serve PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment: on Debian, apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
+	@echo "Installing Recollect into $(VENV) ..."
+	@$(PIP) install --constraint constraints.txt --editable client --editable server
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.served pyproject.toml
+	@echo "Installing the tools for tests into $(VENV) ..."
+	@$(PIP) install --upgrade "pip>=25.1"
+	@$(PIP) install --constraint constraints.txt --group dev
+	@touch $@
+
+lint: $(VENV)/.tested
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/buf lint
+	$(VENV)/bin/buf format --diff --exit-code
+	$(VENV)/bin/hadolint Dockerfile
+
+format: $(VENV)/.tested
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/buf format --write
+
+# The generator has an environment of its own: it holds protobuf below the version that the server runs on.
+$(CODEGEN)/.made: Makefile
+	@$(PYTHON) -m venv $(CODEGEN)
+	@$(CODEGEN)/bin/python -m pip --disable-pip-version-check --quiet install grpcio-tools==1.76.0 mypy-protobuf==5.1.0 "setuptools<81"
+	@touch $@
+
+PROTOC := $(CODEGEN)/bin/python -m grpc_tools.protoc --proto_path=proto --plugin=protoc-gen-mypy=$(CODEGEN)/bin/protoc-gen-mypy \
+  --plugin=protoc-gen-mypy_grpc=$(CODEGEN)/bin/protoc-gen-mypy_grpc
+
+proto: $(CODEGEN)/.made
+	@rm -f client/src/recollect/v1/*_pb2*
+	@$(PROTOC) --python_out=client/src --mypy_out=quiet:client/src proto/recollect/v1/*.proto
+	@$(PROTOC) --grpc_python_out=client/src --mypy_grpc_out=quiet:client/src proto/recollect/v1/*_service.proto
+
+proto-check: proto
+	@git diff --exit-code --stat -- client/src/recollect/v1 && test -z "$$(git status --porcelain -- client/src/recollect/v1)" \
+	  || { echo "The generated code is not current: run make proto and commit."; exit 1; }
+
+clean:
+	rm -rf $(VENV) $(CODEGEN) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,7 @@
+"""Recollect: keeps every conversation an AI agent has, streams it live and finds it again.
+
+The house is built in floors, each importing only from those below (`pyproject.toml` holds it):
+`cli` > `app` > `transport`, `jobs` > `services` > `storage`, `inference` > `domain`.
+"""
+
+__version__ = "0.1.0"
