@@ -1,0 +1,201 @@
+"""The calls of ConversationService."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from recollect._shared import read
+from recollect._shared.calls import parts
+from recollect._shared.fill import fill
+from recollect._shared.rpc import Call, Method
+from recollect._types.conversation import (
+    AppendedTurn,
+    Conversation,
+    ConversationPage,
+    DeletionReceipt,
+    LoadedConversation,
+    Party,
+)
+from recollect._types.message import Message
+from recollect.v1 import conversation_service_pb2 as pb
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["ConversationService"]
+_CREATE = Method(_SERVICE, "Create", pb.CreateRequest, pb.CreateResponse)
+_GET = Method(_SERVICE, "Get", pb.GetRequest, pb.GetResponse)
+_LIST = Method(_SERVICE, "List", pb.ListRequest, pb.ListResponse)
+_LOAD = Method(_SERVICE, "Load", pb.LoadRequest, pb.LoadResponse)
+_APPEND_TURN = Method(_SERVICE, "AppendTurn", pb.AppendTurnRequest, pb.AppendTurnResponse)
+_SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
+_RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
+_SET_MODEL = Method(_SERVICE, "SetModel", pb.SetModelRequest, pb.SetModelResponse)
+_RECORD_COMPRESSION = Method(_SERVICE, "RecordCompression", pb.RecordCompressionRequest, pb.RecordCompressionResponse)
+_RECORD_ABBREVIATION = Method(_SERVICE, "RecordAbbreviation", pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse)
+_DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
+
+ListCall = Call[pb.ListRequest, pb.ListResponse, ConversationPage]
+
+
+def create(
+    channel: str,
+    participants: Iterable[str] | None,
+    party: Party | None,
+    model: str | None,
+    create_time: datetime | None,
+    request_id: str | None,
+) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
+    """Create."""
+    request = fill(
+        pb.CreateRequest(),
+        channel=channel,
+        participants=participants,
+        party=parts.party(party),
+        model=model,
+        create_time=create_time,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
+
+
+def get(conversation_id: str) -> Call[pb.GetRequest, pb.GetResponse, Conversation]:
+    """Get."""
+    request = fill(pb.GetRequest(), conversation_id=conversation_id)
+    return Call(_GET, request, lambda response: read.conversation(response.conversation))
+
+
+def list_page(
+    page_size: int | None,
+    page_token: str | None,
+    channels: Iterable[str] | None,
+    topics: Iterable[str] | None,
+    party: Party | None,
+    pinned: bool | None,
+    updated_after: datetime | None,
+    updated_before: datetime | None,
+    query: str | None,
+) -> ListCall:
+    """List: one page."""
+    request = fill(
+        pb.ListRequest(),
+        page_size=page_size,
+        page_token=page_token,
+        channels=channels,
+        topics=topics,
+        party=parts.party(party),
+        pinned=pinned,
+        updated_after=updated_after,
+        updated_before=updated_before,
+        query=query,
+    )
+    return Call(_LIST, request, read.conversation_page)
+
+
+def next_page(call: ListCall, page: ConversationPage) -> ListCall | None:
+    """List again, for the page after this one. `None` after the last."""
+    if not page.next_page_token:
+        return None
+    request = pb.ListRequest()
+    request.CopyFrom(call.request)
+    return replace(call, request=fill(request, page_token=page.next_page_token))
+
+
+def load(
+    conversation_id: str | None,
+    channel: str | None,
+    max_turns: int | None,
+    max_tokens: int | None,
+    before_turn: int | None,
+) -> Call[pb.LoadRequest, pb.LoadResponse, LoadedConversation]:
+    """Load."""
+    request = fill(
+        pb.LoadRequest(),
+        conversation_id=conversation_id,
+        channel=channel,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        before_turn=before_turn,
+    )
+    return Call(_LOAD, request, read.loaded)
+
+
+def append_turn(
+    conversation_id: str,
+    messages: Iterable[Message],
+    expected_turn: int | None,
+    draft_id: str | None,
+    request_id: str | None,
+) -> Call[pb.AppendTurnRequest, pb.AppendTurnResponse, AppendedTurn]:
+    """AppendTurn."""
+    request = fill(
+        pb.AppendTurnRequest(),
+        conversation_id=conversation_id,
+        messages=parts.messages(messages),
+        expected_turn=expected_turn,
+        draft_id=draft_id,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_APPEND_TURN, request, read.appended)
+
+
+def switch(
+    from_conversation_id: str | None,
+    to_conversation_id: str | None,
+    max_turns: int | None,
+    request_id: str | None,
+) -> Call[pb.SwitchRequest, pb.SwitchResponse, LoadedConversation]:
+    """Switch."""
+    request = fill(
+        pb.SwitchRequest(),
+        from_conversation_id=from_conversation_id,
+        to_conversation_id=to_conversation_id,
+        max_turns=max_turns,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_SWITCH, request, read.loaded)
+
+
+def rename(conversation_id: str, title: str, request_id: str | None) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
+    """Rename."""
+    request = fill(pb.RenameRequest(), conversation_id=conversation_id, title=title, request_id=parts.request_id(request_id))
+    return Call(_RENAME, request, lambda response: read.conversation(response.conversation))
+
+
+def set_model(
+    conversation_id: str, model: str, request_id: str | None
+) -> Call[pb.SetModelRequest, pb.SetModelResponse, Conversation]:
+    """SetModel."""
+    request = fill(pb.SetModelRequest(), conversation_id=conversation_id, model=model, request_id=parts.request_id(request_id))
+    return Call(_SET_MODEL, request, lambda response: read.conversation(response.conversation))
+
+
+def record_compression(
+    conversation_id: str, compressed_through: int, summary: str, request_id: str | None
+) -> Call[pb.RecordCompressionRequest, pb.RecordCompressionResponse, Conversation]:
+    """RecordCompression."""
+    request = fill(
+        pb.RecordCompressionRequest(),
+        conversation_id=conversation_id,
+        compressed_through=compressed_through,
+        summary=summary,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_RECORD_COMPRESSION, request, lambda response: read.conversation(response.conversation))
+
+
+def record_abbreviation(
+    conversation_id: str, text: str, topics: Iterable[str] | None, request_id: str | None
+) -> Call[pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse, Conversation]:
+    """RecordAbbreviation."""
+    request = fill(
+        pb.RecordAbbreviationRequest(),
+        conversation_id=conversation_id,
+        text=text,
+        topics=topics,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_RECORD_ABBREVIATION, request, lambda response: read.conversation(response.conversation))
+
+
+def delete(conversation_id: str, request_id: str | None) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
+    """Delete."""
+    request = fill(pb.DeleteRequest(), conversation_id=conversation_id, request_id=parts.request_id(request_id))
+    return Call(_DELETE, request, read.receipt)

@@ -1,0 +1,118 @@
+"""Plain Python values into a request, each fault told by the field's path."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from recollect.errors import ErrorReason, FieldViolation, InvalidArgument
+
+MAX_METADATA_DEPTH = 24
+"""protobuf reads at most 100 nested messages, and one level of a Struct is three of them."""
+MAX_WHOLE_NUMBER = 2**53
+"""A Struct's numbers are doubles: whole numbers beyond this lose digits."""
+
+Filled = TypeVar("Filled", bound=Message)
+
+
+def invalid(field: str, description: str) -> InvalidArgument:
+    """The exception for a field that cannot be sent."""
+    return InvalidArgument(
+        f"{field}: {description}",
+        code="INVALID_ARGUMENT",
+        reason=ErrorReason.INVALID_FIELD,
+        violations=[FieldViolation(field, description)],
+    )
+
+
+def fill(message: Filled, path: str = "", /, **fields: object) -> Filled:
+    """Sets fields of `message`, which stands at `path` in the request, and returns it. `None` leaves a field unset.
+
+    A datetime becomes a Timestamp, a dict a Struct, any iterable a repeated field. What protobuf refuses is raised as
+    InvalidArgument with the field's path.
+    """
+    for name, value in fields.items():
+        if value is None:
+            continue
+        field = path + name
+        if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+            if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+                raise invalid(field, f"takes several values, and this is {_shown(value)}")
+            for index, item in enumerate(value):
+                _guarded(f"{field}[{index}]", getattr(message, name).append, item)
+        elif isinstance(value, datetime):
+            getattr(message, name).CopyFrom(timestamp(value, field))
+        elif isinstance(target := getattr(message, name), Struct):
+            _fill_struct(target, value, field, depth=1)
+        elif isinstance(target, Message):
+            _guarded(field, target.CopyFrom, value)
+        else:
+            _guarded(field, setattr, message, name, value)
+    return message
+
+
+def timestamp(moment: datetime, field: str) -> Timestamp:
+    """The moment as protobuf has it. A datetime without a time zone is refused: it names no moment."""
+    if moment.utcoffset() is None:
+        raise invalid(field, f"{moment!r} has no time zone; give it one, as in datetime.now(UTC)")
+    result = Timestamp()
+    result.FromDatetime(moment)
+    return result
+
+
+def _guarded(field: str, set_value: object, *arguments: object) -> None:
+    try:
+        set_value(*arguments)  # type: ignore[operator]
+    except UnicodeEncodeError as error:
+        character = ord(error.object[error.start])
+        description = f"holds half a character (the lone surrogate U+{character:04X}), which UTF-8 cannot carry"
+        raise invalid(field, description) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise invalid(field, f"cannot be {_shown(arguments[-1])}: {error}") from None
+
+
+def _fill_struct(struct: Struct, value: object, field: str, depth: int) -> None:
+    if not isinstance(value, Mapping):
+        raise invalid(field, f"takes a dict, and this is {_shown(value)}")
+    if depth > MAX_METADATA_DEPTH:
+        raise invalid(field, f"is nested deeper than {MAX_METADATA_DEPTH} levels")
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise invalid(field, f"has the key {_shown(key)}; keys are text")
+        _guarded(field, struct.fields.get_or_create, key)
+        _fill_value(struct.fields[key], item, f"{field}.{key}", depth)
+
+
+def _fill_value(slot: Value, value: object, field: str, depth: int) -> None:
+    if value is None:
+        slot.null_value = NULL_VALUE
+    elif isinstance(value, bool):
+        slot.bool_value = value
+    elif isinstance(value, int | float):
+        if isinstance(value, int) and abs(value) > MAX_WHOLE_NUMBER:
+            raise invalid(field, "is a whole number too large to be kept exactly; give it as text")
+        if not math.isfinite(value):
+            raise invalid(field, f"is {value}, which JSON cannot hold")
+        slot.number_value = value
+    elif isinstance(value, str):
+        _guarded(field, setattr, slot, "string_value", value)
+    elif isinstance(value, Mapping):
+        slot.struct_value.CopyFrom(Struct())
+        _fill_struct(slot.struct_value, value, field, depth + 1)
+    elif isinstance(value, list | tuple):
+        if depth >= MAX_METADATA_DEPTH:
+            raise invalid(field, f"is nested deeper than {MAX_METADATA_DEPTH} levels")
+        slot.list_value.CopyFrom(ListValue())
+        for index, item in enumerate(value):
+            _fill_value(slot.list_value.values.add(), item, f"{field}[{index}]", depth + 1)
+    else:
+        raise invalid(field, f"is {_shown(value)}, which JSON cannot hold")
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,207 @@
+"""Messages of the contract into what a user holds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from recollect._types import conversation as conversations
+from recollect._types import message as messages
+from recollect._types import recall
+from recollect.errors import InternalError
+from recollect.v1 import conversation_pb2, conversation_service_pb2, message_pb2, recall_pb2, recall_service_pb2
+
+ROLES = {
+    message_pb2.ROLE_USER: messages.Role.USER,
+    message_pb2.ROLE_ASSISTANT: messages.Role.ASSISTANT,
+    message_pb2.ROLE_TOOL: messages.Role.TOOL,
+}
+
+
+def moment(value: Timestamp) -> datetime:
+    """A time of the contract, in UTC."""
+    return value.ToDatetime(tzinfo=UTC)
+
+
+def message(it: message_pb2.Message) -> messages.Message:
+    """A message as stored."""
+    return messages.Message(
+        role=_role(it.role),
+        content=it.content,
+        timestamp=moment(it.timestamp) if it.HasField("timestamp") else None,
+        thinking_text=it.thinking_text,
+        usage=_usage(it.usage) if it.HasField("usage") else None,
+        cost=it.cost if it.HasField("cost") else None,
+        channel=it.channel,
+        sender=it.sender,
+        tool_calls=tuple(messages.ToolCall(call.id, call.name, call.arguments) for call in it.tool_calls),
+        tool_call_id=it.tool_call_id,
+        attachments=tuple(messages.Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
+        metadata=_struct(it.metadata),
+        sequence=it.sequence,
+        turn_number=it.turn_number,
+    )
+
+
+def conversation(it: conversation_pb2.Conversation) -> conversations.Conversation:
+    """A conversation, without its messages."""
+    return conversations.Conversation(
+        id=it.id,
+        channel=it.channel,
+        title=it.title,
+        topics=tuple(it.topics),
+        create_time=moment(it.create_time),
+        update_time=moment(it.update_time),
+        turn_count=it.turn_count,
+        message_count=it.message_count,
+        participants=tuple(it.participants),
+        abbreviation=it.abbreviation,
+        manually_named=it.manually_named,
+        pinned=it.pinned,
+        model=it.model,
+        party=_party(it.party) if it.HasField("party") else None,
+        usage_total=_usage(it.usage_total),
+        cost_total=it.cost_total,
+        compressed_through=it.compressed_through,
+    )
+
+
+def conversation_page(it: conversation_service_pb2.ListResponse) -> conversations.ConversationPage:
+    """The answer to List."""
+    return conversations.ConversationPage(
+        conversations=tuple(map(conversation, it.conversations)), next_page_token=it.next_page_token
+    )
+
+
+def loaded(
+    it: conversation_service_pb2.LoadResponse | conversation_service_pb2.SwitchResponse,
+) -> conversations.LoadedConversation:
+    """The answer to Load, and to Switch."""
+    return conversations.LoadedConversation(
+        conversation=conversation(it.conversation) if it.HasField("conversation") else None,
+        messages=tuple(map(message, it.messages)),
+        has_more=it.has_more,
+        compression_summary=it.compression_summary,
+        damaged_lines=it.damaged_lines,
+    )
+
+
+def appended(it: conversation_service_pb2.AppendTurnResponse) -> conversations.AppendedTurn:
+    """The answer to AppendTurn."""
+    return conversations.AppendedTurn(
+        conversation=conversation(it.conversation),
+        messages=tuple(map(message, it.messages)),
+        turn_number=it.turn_number,
+        cursor=it.cursor,
+        duplicate=it.duplicate,
+    )
+
+
+def receipt(it: conversation_service_pb2.DeleteResponse) -> conversations.DeletionReceipt:
+    """The answer to Delete."""
+    return conversations.DeletionReceipt(
+        conversation_id=it.conversation_id,
+        removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
+        delete_time=moment(it.delete_time),
+    )
+
+
+def search_answer(it: recall_service_pb2.SearchResponse) -> recall.SearchAnswer:
+    """The answer to Search."""
+    return recall.SearchAnswer(
+        results=tuple(map(_search_result, it.results)),
+        hits=tuple(map(_search_hit, it.hits)),
+        total_matches=it.total_matches,
+        legs_run=tuple(it.legs_run),
+        degraded=tuple(recall.DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
+    )
+
+
+def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.FetchedContext:
+    """The answer to FetchContext."""
+    return recall.FetchedContext(
+        conversation_id=it.conversation_id,
+        conversation_name=it.conversation_name,
+        channel=it.channel,
+        messages=tuple(map(message, it.messages)),
+        total_turns=it.total_turns,
+        damaged_lines=it.damaged_lines,
+    )
+
+
+def recent(it: recall_service_pb2.RecentResponse) -> tuple[recall.RecentConversation, ...]:
+    """The answer to Recent."""
+    return tuple(
+        recall.RecentConversation(conversation=conversation(entry.conversation), snippet=entry.snippet)
+        for entry in it.conversations
+    )
+
+
+def _search_result(it: recall_pb2.SearchResult) -> recall.SearchResult:
+    return recall.SearchResult(
+        conversation_id=it.conversation_id,
+        conversation_name=it.conversation_name,
+        channel=it.channel,
+        snippet=it.snippet,
+        turn_range=recall.TurnRange(it.turn_range.first, it.turn_range.last) if it.HasField("turn_range") else None,
+        matched_turns=tuple(it.matched_turns),
+        date=moment(it.date),
+        score=it.score,
+        topics=tuple(it.topics),
+        abbreviation=it.abbreviation,
+        explanation=tuple(map(_leg_score, it.explanation)),
+    )
+
+
+def _search_hit(it: recall_pb2.SearchHit) -> recall.SearchHit:
+    return recall.SearchHit(
+        conversation_id=it.conversation_id,
+        sequence=it.sequence,
+        turn_number=it.turn_number,
+        role=_role(it.role),
+        sender=it.sender,
+        snippet=it.snippet,
+        date=moment(it.date),
+        score=it.score,
+        explanation=tuple(map(_leg_score, it.explanation)),
+    )
+
+
+def _leg_score(it: recall_pb2.LegScore) -> recall.LegScore:
+    return recall.LegScore(leg=it.leg, rank=it.rank, score=it.score)
+
+
+def _role(number: message_pb2.Role.ValueType) -> messages.Role:
+    try:
+        return ROLES[number]
+    except KeyError:
+        raise InternalError(f"the server answered role {number}, which this client is too old to know") from None
+
+
+def _usage(it: message_pb2.Usage) -> messages.Usage:
+    return messages.Usage(it.input, it.output)
+
+
+def _party(it: conversation_pb2.Party) -> conversations.Party:
+    return conversations.Party(contact=it.contact, group_id=it.group_id, thread_id=it.thread_id, subject=it.subject)
+
+
+def _struct(it: Struct) -> dict[str, Any]:
+    return {key: _value(value) for key, value in it.fields.items()}
+
+
+def _value(it: Value) -> Any:
+    match it.WhichOneof("kind"):
+        case "string_value":
+            return it.string_value
+        case "number_value":
+            return int(it.number_value) if it.number_value.is_integer() else it.number_value
+        case "bool_value":
+            return it.bool_value
+        case "struct_value":
+            return _struct(it.struct_value)
+        case "list_value":
+            return [_value(item) for item in it.list_value.values]
+        case _:
+            return None

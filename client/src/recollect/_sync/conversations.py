@@ -1,0 +1,228 @@
+"""`client.conversations`."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from recollect._shared.calls import conversations as calls
+from recollect._sync.invoker import Invoker
+from recollect._types.conversation import (
+    AppendedTurn,
+    Conversation,
+    ConversationPage,
+    DeletionReceipt,
+    LoadedConversation,
+    Party,
+)
+from recollect._types.message import Message
+
+
+class Conversations:
+    """Begins, writes, reads, names and deletes conversations. Found at `client.conversations`.
+
+    What is the same in all methods: an argument that is `None` is left to the server's default; `timeout` bounds the
+    call in seconds, retries included, instead of the client's own; and a method that changes something takes a
+    `request_id`, 1 to 128 printable ASCII characters without spaces, which makes it exactly-once: the same id with the
+    same arguments is answered as it was the first time. Without one the client makes its own, so that its retries are
+    safe. An empty text sends none, and then nothing is retried.
+    """
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    def create(
+        self,
+        channel: str,
+        *,
+        participants: Iterable[str] | None = None,
+        party: Party | None = None,
+        model: str | None = None,
+        create_time: datetime | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Begins a conversation on a channel. Its first message may follow at any time.
+
+        `create_time` is for an import: when it began.
+
+        >>> conversation = client.conversations.create("web", participants=["alex"])
+        """
+        call = calls.create(channel, participants, party, model, create_time, request_id)
+        return self._invoker.run(call, timeout)
+
+    def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
+        """What is known of one conversation, without its messages.
+
+        >>> conversation = client.conversations.get(conversation_id)
+        """
+        return self._invoker.run(calls.get(conversation_id), timeout)
+
+    def list(
+        self,
+        *,
+        channels: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        party: Party | None = None,
+        pinned: bool | None = None,
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Conversation]:
+        """All conversations that match every filter, newest `update_time` first, fetched page by page as they are read.
+
+        `query` is looked for in the title. `timeout` bounds each page.
+
+        >>> for conversation in client.conversations.list(channels=["web"]):
+        ...     print(conversation.title)
+        """
+        call = calls.list_page(page_size, None, channels, topics, party, pinned, updated_after, updated_before, query)
+        return self._all_pages(call, timeout)
+
+    def list_page(
+        self,
+        *,
+        page_token: str | None = None,
+        channels: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        party: Party | None = None,
+        pinned: bool | None = None,
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> ConversationPage:
+        """One page of `list`: the first one, or with `page_token` the one after another, with the same filters.
+
+        >>> page = client.conversations.list_page(page_size=20)
+        >>> page = client.conversations.list_page(page_size=20, page_token=page.next_page_token)
+        """
+        call = calls.list_page(page_size, page_token, channels, topics, party, pinned, updated_after, updated_before, query)
+        return self._invoker.run(call, timeout)
+
+    def load(
+        self,
+        conversation_id: str | None = None,
+        *,
+        channel: str | None = None,
+        max_turns: int | None = None,
+        max_tokens: int | None = None,
+        before_turn: int | None = None,
+        timeout: float | None = None,
+    ) -> LoadedConversation:
+        """The working context of a conversation, or of the most recent one of `channel`: its newest turns, and a
+        summary of what was compressed before them.
+
+        `max_turns` and `max_tokens` bound it; turns are never cut. `before_turn` asks for the turns before that one
+        instead: a page of history.
+
+        >>> context = client.conversations.load(channel="web", max_turns=10)
+        """
+        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn)
+        return self._invoker.run(call, timeout)
+
+    def append_turn(
+        self,
+        conversation_id: str,
+        messages: Iterable[Message],
+        *,
+        expected_turn: int | None = None,
+        draft_id: str | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> AppendedTurn:
+        """Appends messages, all or none. When it returns they are on the disk and can be searched.
+
+        With `expected_turn` they are written only if that is still the conversation's newest turn (0: it has none yet),
+        and else `TurnOutOfDate` is raised. `draft_id` is the live draft that these messages complete.
+
+        >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
+        >>> stored = client.conversations.append_turn(conversation_id, messages)
+        """
+        call = calls.append_turn(conversation_id, messages, expected_turn, draft_id, request_id)
+        return self._invoker.run(call, timeout)
+
+    def switch(
+        self,
+        from_conversation_id: str | None = None,
+        to_conversation_id: str | None = None,
+        *,
+        max_turns: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> LoadedConversation:
+        """Leaves one conversation, which queues its abbreviation, and loads another. Either may be left out.
+
+        >>> context = client.conversations.switch(old.id, new.id)
+        """
+        call = calls.switch(from_conversation_id, to_conversation_id, max_turns, request_id)
+        return self._invoker.run(call, timeout)
+
+    def rename(
+        self, conversation_id: str, title: str, *, request_id: str | None = None, timeout: float | None = None
+    ) -> Conversation:
+        """Names a conversation by hand, for good: nothing automatic renames it after that.
+
+        >>> client.conversations.rename(conversation_id, "Server Monitoring")
+        """
+        return self._invoker.run(calls.rename(conversation_id, title, request_id), timeout)
+
+    def set_model(
+        self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None
+    ) -> Conversation:
+        """Sets the model that answers in a conversation. An empty one means the caller's default again.
+
+        >>> client.conversations.set_model(conversation_id, "haiku")
+        """
+        return self._invoker.run(calls.set_model(conversation_id, model, request_id), timeout)
+
+    def record_compression(
+        self,
+        conversation_id: str,
+        compressed_through: int,
+        summary: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Records that the agent's working context has `summary` in place of the turns up to `compressed_through`.
+
+        No message changes: `load` answers the summary and the turns after it.
+
+        >>> summary = "Alex set up monitoring. The disk fills every week."
+        >>> client.conversations.record_compression(conversation_id, 12, summary)
+        """
+        call = calls.record_compression(conversation_id, compressed_through, summary, request_id)
+        return self._invoker.run(call, timeout)
+
+    def record_abbreviation(
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        topics: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Records meeting notes that the caller wrote itself: entities, decisions, open questions, outcomes.
+
+        `topics` in kebab-case replace those it has.
+
+        >>> notes = "Decided: rotate the logs daily. Open: who watches the backup."
+        >>> client.conversations.record_abbreviation(conversation_id, notes, topics=["logging", "backup"])
+        """
+        return self._invoker.run(calls.record_abbreviation(conversation_id, text, topics, request_id), timeout)
+
+    def delete(self, conversation_id: str, *, request_id: str | None = None, timeout: float | None = None) -> DeletionReceipt:
+        """Removes a conversation for good, its text from every file of the service, and says from where.
+
+        >>> receipt = client.conversations.delete(conversation_id)
+        """
+        return self._invoker.run(calls.delete(conversation_id, request_id), timeout)
+
+    def _all_pages(self, call: calls.ListCall | None, timeout: float | None) -> Iterator[Conversation]:
+        while call is not None:
+            page = self._invoker.run(call, timeout)
+            yield from page
+            call = calls.next_page(call, page)

@@ -1,0 +1,73 @@
+"""`client.recall`."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from recollect._shared.calls import recall as calls
+from recollect._sync.invoker import Invoker
+from recollect._types.recall import DateRange, FetchedContext, RecentConversation, RecentOrder, SearchAnswer, TurnRange
+
+
+class Recall:
+    """Finds conversations and messages again. Found at `client.recall`.
+
+    In all methods an argument that is `None` is left to the server's default, and `timeout` bounds the call in seconds,
+    retries included, instead of the client's own.
+    """
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        channel: str | None = None,
+        date_range: DateRange | None = None,
+        conversation_id: str | None = None,
+        topics: Iterable[str] | None = None,
+        participants: Iterable[str] | None = None,
+        explain: bool = False,
+        timeout: float | None = None,
+    ) -> SearchAnswer:
+        """The conversations and the messages that fit a question best. Every filter that is given must match.
+
+        The query is data: no character in it is an operator. `topics` and `participants` match any of those given.
+
+        >>> answer = client.recall.search("when did the disk fill up?", channel="web", limit=5)
+        >>> for hit in answer.hits:
+        ...     print(hit.date, hit.snippet)
+        """
+        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, explain)
+        return self._invoker.run(call, timeout)
+
+    def fetch_context(
+        self,
+        conversation_id: str,
+        turn_range: TurnRange | tuple[int, int] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> FetchedContext:
+        """The turns around something that was found: those of `turn_range`, both ends included, else the last 10.
+
+        >>> context = client.recall.fetch_context(hit.conversation_id, (hit.turn_number - 1, hit.turn_number + 1))
+        """
+        return self._invoker.run(calls.fetch_context(conversation_id, turn_range), timeout)
+
+    def recent(
+        self,
+        *,
+        limit: int | None = None,
+        before: datetime | None = None,
+        after: datetime | None = None,
+        channel: str | None = None,
+        order: RecentOrder | None = None,
+        timeout: float | None = None,
+    ) -> tuple[RecentConversation, ...]:
+        """Conversations by time, for browsing: updated at or after `after` and before `before`, newest first.
+
+        >>> for entry in client.recall.recent(after=datetime.now(UTC) - timedelta(days=7)):
+        ...     print(entry.conversation.abbreviation or entry.snippet)
+        """
+        return self._invoker.run(calls.recent(limit, before, after, channel, order), timeout)

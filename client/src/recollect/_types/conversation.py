@@ -1,0 +1,137 @@
+"""A conversation, and what the calls about conversations answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect._types.message import Message, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """Whom a channel's conversation is with, as the channel itself names it. Every field may be empty.
+
+    >>> Party(contact="alex@example.org", subject="The invoice")
+    """
+
+    contact: str = ""
+    """The contact: a phone number in digits, an e-mail address in lower case."""
+    group_id: str = ""
+    """The group, on a channel that has groups."""
+    thread_id: str = ""
+    """The thread, on a channel that has threads."""
+    subject: str = ""
+    """The subject line, on e-mail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What is known of a conversation without reading its messages.
+
+    There is no state: a conversation is never closed and can be resumed at any time.
+    """
+
+    id: str
+    """`conv-` and a ULID. Never changed, never used again."""
+    channel: str
+    """The channel it is on: `web`, `whatsapp`, `email`, …"""
+    title: str
+    """What it is called. Empty until somebody names it or the server does."""
+    topics: tuple[str, ...]
+    """What it is about, in kebab-case, most important first."""
+    create_time: datetime
+    """When it began."""
+    update_time: datetime
+    """The time of its newest message, or `create_time` while it has none."""
+    turn_count: int
+    """How many turns it has: the number of its newest turn."""
+    message_count: int
+    """How many messages it has."""
+    participants: tuple[str, ...]
+    """Who takes part."""
+    abbreviation: str
+    """The newest meeting notes. Empty until there are some."""
+    manually_named: bool
+    """True once a person named it: nothing automatic renames it after that."""
+    pinned: bool
+    """True while it is the one that its channel's new messages join."""
+    model: str
+    """The model that answers in it. Empty means the caller's default."""
+    party: Party | None
+    """Whom it is with, on a channel that says so. `None` for the owner alone."""
+    usage_total: Usage
+    """The sum of its messages' usage."""
+    cost_total: float
+    """The sum of its messages' cost in US dollars."""
+    compressed_through: int
+    """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationPage:
+    """One page of a list of conversations. Iterating over it gives the conversations."""
+
+    conversations: tuple[Conversation, ...]
+    """Newest `update_time` first."""
+    next_page_token: str
+    """Asks for the next page. Empty on the last one."""
+
+    def __iter__(self) -> Iterator[Conversation]:
+        return iter(self.conversations)
+
+    def __len__(self) -> int:
+        return len(self.conversations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConversation:
+    """The working context of a conversation, or a page of its history."""
+
+    conversation: Conversation | None
+    """The conversation. `None` if the channel has none yet, or none was named."""
+    messages: tuple[Message, ...]
+    """Whole turns, oldest first."""
+    has_more: bool
+    """True if older messages exist; ask for them with `before_turn`."""
+    compression_summary: str
+    """What stands for the turns up to `conversation.compressed_through`. Empty if nothing was compressed."""
+    damaged_lines: int
+    """How many lines of the transcript in that range were damaged and left out. 0 is what is normal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedTurn:
+    """What an append stored. A repeated request is answered with what the first one stored."""
+
+    conversation: Conversation
+    """The conversation after the append."""
+    messages: tuple[Message, ...]
+    """The messages as stored, with sequence, turn number and timestamp."""
+    turn_number: int
+    """The turn of the last of these messages."""
+    cursor: str
+    """The position of this append in the live updates. Empty if the index could not take it yet."""
+    duplicate: bool
+    """True if this `request_id` had been stored before, so that nothing was stored now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFrom:
+    """One place that a deleted conversation was removed from."""
+
+    place: str
+    """The place: `transcript`, `conversations`, `messages`, …"""
+    count: int
+    """How many entries were there (for `transcript`: bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionReceipt:
+    """What was removed of a conversation that is gone, and from where."""
+
+    conversation_id: str
+    """The conversation that is gone."""
+    removed: tuple[RemovedFrom, ...]
+    """Every place that it was removed from."""
+    delete_time: datetime
+    """When."""

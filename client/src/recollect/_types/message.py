@@ -1,0 +1,177 @@
+"""A message of a conversation, and what hangs on it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Self
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    """The person. A user message opens a new turn."""
+    ASSISTANT = "assistant"
+    """The agent: its text, its thinking, its tool calls."""
+    TOOL = "tool"
+    """The result of a tool call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model read and wrote."""
+
+    input: int = 0
+    """Tokens read."""
+    output: int = 0
+    """Tokens written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, made by an assistant message."""
+
+    id: str
+    """The caller's id of this call, unique within its turn. A tool message answers it by this id."""
+    name: str
+    """The tool's name."""
+    arguments: str = ""
+    """The arguments as JSON text, kept exactly as the model wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message. Only the reference is stored, never the bytes."""
+
+    media_type: str
+    """The media type, as in `image/png`."""
+    uri: str
+    """Where the bytes are."""
+    bytes_length: int = 0
+    """The length of the file in bytes; 0 means unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One line of a conversation: a user's words, the agent's, or a tool call's result.
+
+    Build one to append with `Message.user`, `Message.assistant` or `Message.tool`. What the server gives it
+    (`sequence`, `turn_number` and, where none is brought, `timestamp`) is in the message that `append_turn` answers.
+
+    >>> Message.user("Is the disk full again?", sender="Caroline")
+    """
+
+    role: Role
+    """Who speaks."""
+    content: str = ""
+    """The text."""
+    timestamp: datetime | None = None
+    """When it was said, to the millisecond. `None` in a message to append: the server's clock sets it."""
+    thinking_text: str = ""
+    """The model's thinking, only of the assistant. Stored and answered, not searched."""
+    usage: Usage | None = None
+    """What it cost in tokens. `None` means unknown."""
+    cost: float | None = None
+    """What it cost in US dollars. `None` means unknown."""
+    channel: str = ""
+    """The channel it came over, where that differs from the conversation's."""
+    sender: str = ""
+    """The speaker's name or address, where the role alone does not tell. Searchable."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that the assistant called."""
+    tool_call_id: str = ""
+    """The call that a tool's result answers."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files that came with the message."""
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Anything else that the caller wants back with it, as JSON can hold it. Whole numbers come back as `int`."""
+    sequence: int = 0
+    """The number of its line in the transcript, which grows and never changes. 0 until it is stored."""
+    turn_number: int = 0
+    """The turn it belongs to, from 1. 0 until it is stored."""
+
+    @classmethod
+    def user(
+        cls,
+        content: str = "",
+        *,
+        sender: str = "",
+        attachments: Iterable[Attachment] = (),
+        channel: str = "",
+        timestamp: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """A user's message, which opens a new turn. It needs content or an attachment.
+
+        >>> Message.user("Good morning!")
+        """
+        return cls(
+            role=Role.USER,
+            content=content,
+            sender=sender,
+            attachments=tuple(attachments),
+            channel=channel,
+            timestamp=timestamp,
+            metadata=dict(metadata or {}),
+        )
+
+    @classmethod
+    def assistant(
+        cls,
+        content: str = "",
+        *,
+        thinking_text: str = "",
+        tool_calls: Iterable[ToolCall] = (),
+        usage: Usage | None = None,
+        cost: float | None = None,
+        sender: str = "",
+        attachments: Iterable[Attachment] = (),
+        channel: str = "",
+        timestamp: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """An agent's message. It needs content, thinking or a tool call.
+
+        >>> Message.assistant("Let me look.", tool_calls=[ToolCall("call-1", "df", "{}")], usage=Usage(1200, 35))
+        """
+        return cls(
+            role=Role.ASSISTANT,
+            content=content,
+            thinking_text=thinking_text,
+            tool_calls=tuple(tool_calls),
+            usage=usage,
+            cost=cost,
+            sender=sender,
+            attachments=tuple(attachments),
+            channel=channel,
+            timestamp=timestamp,
+            metadata=dict(metadata or {}),
+        )
+
+    @classmethod
+    def tool(
+        cls,
+        content: str = "",
+        *,
+        tool_call_id: str,
+        sender: str = "",
+        attachments: Iterable[Attachment] = (),
+        channel: str = "",
+        timestamp: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The result of a tool call made earlier in the same turn. Its content may be empty.
+
+        >>> Message.tool("/dev/sda1  97%", tool_call_id="call-1")
+        """
+        return cls(
+            role=Role.TOOL,
+            content=content,
+            tool_call_id=tool_call_id,
+            sender=sender,
+            attachments=tuple(attachments),
+            channel=channel,
+            timestamp=timestamp,
+            metadata=dict(metadata or {}),
+        )

@@ -1,0 +1,163 @@
+"""What recall answers: conversations and messages that were found again."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from recollect._types.conversation import Conversation
+from recollect._types.message import Message, Role
+
+MATCH_START = "\ue000"
+"""Stands in a snippet before words that match."""
+MATCH_END = "\ue001"
+"""Stands in a snippet after words that match."""
+
+
+class RecentOrder(StrEnum):
+    """The order of `recall.recent`."""
+
+    NEWEST_FIRST = "newest_first"
+    """The newest `update_time` first."""
+    OLDEST_FIRST = "oldest_first"
+    """The oldest `update_time` first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateRange:
+    """A span of time. An end that is `None` is open.
+
+    >>> DateRange(start=datetime(2026, 2, 1, tzinfo=UTC))
+    """
+
+    start: datetime | None = None
+    """At or after this moment."""
+    end: datetime | None = None
+    """Before this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRange:
+    """A span of turns, both ends included."""
+
+    first: int
+    """The first turn, from 1."""
+    last: int
+    """The last turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegScore:
+    """What one leg of the search gave to a result."""
+
+    leg: str
+    """The leg: `keyword_messages`, …"""
+    rank: int
+    """The result's place in that leg, from 1."""
+    score: float
+    """The leg's own score. Comparable only within the leg and the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DegradedLeg:
+    """A part of search that could not answer."""
+
+    leg: str
+    """The leg."""
+    reason: str
+    """Why, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """A conversation that was found."""
+
+    conversation_id: str
+    """The conversation."""
+    conversation_name: str
+    """Its title, or the beginning of its first message while it has none."""
+    channel: str
+    """Its channel."""
+    snippet: str
+    """The part of its best message that fits. Words that match stand between `MATCH_START` and `MATCH_END`."""
+    turn_range: TurnRange | None
+    """From the first to the last of `matched_turns`."""
+    matched_turns: tuple[int, ...]
+    """The turns with the best matching messages, best first."""
+    date: datetime
+    """When its best message was said."""
+    score: float
+    """From 0 to 1. Comparable within one answer only."""
+    topics: tuple[str, ...]
+    """Its topics."""
+    abbreviation: str
+    """Its abbreviation. Empty if it has none."""
+    explanation: tuple[LegScore, ...]
+    """What each leg gave, where `explain` was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHit:
+    """A message that was found, whatever its conversation's place among the results."""
+
+    conversation_id: str
+    """The conversation it belongs to."""
+    sequence: int
+    """Its line in the transcript."""
+    turn_number: int
+    """Its turn."""
+    role: Role
+    """Who spoke."""
+    sender: str
+    """The speaker's name, where one was stored."""
+    snippet: str
+    """The part of it that fits, marked as in `SearchResult`."""
+    date: datetime
+    """When it was said."""
+    score: float
+    """From 0 to 1. Comparable within one answer only."""
+    explanation: tuple[LegScore, ...]
+    """What each leg gave, where `explain` was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAnswer:
+    """What a search found."""
+
+    results: tuple[SearchResult, ...]
+    """The conversations, best first."""
+    hits: tuple[SearchHit, ...]
+    """The messages, best first, whatever their conversation."""
+    total_matches: int
+    """How many conversations matched, before the limit."""
+    legs_run: tuple[str, ...]
+    """The parts of search that answered."""
+    degraded: tuple[DegradedLeg, ...]
+    """The parts that could not, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedContext:
+    """Turns of a conversation, around something that was found."""
+
+    conversation_id: str
+    """The conversation."""
+    conversation_name: str
+    """Its title, or the beginning of its first message while it has none."""
+    channel: str
+    """Its channel."""
+    messages: tuple[Message, ...]
+    """The messages of those turns, oldest first."""
+    total_turns: int
+    """How many turns the conversation has."""
+    damaged_lines: int
+    """How many lines of the transcript in that range were damaged and left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentConversation:
+    """A conversation as a browser of the past sees it."""
+
+    conversation: Conversation
+    """The conversation, with its abbreviation where it has one."""
+    snippet: str
+    """The beginning of its newest message, where it has no abbreviation."""

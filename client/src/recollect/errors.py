@@ -1,0 +1,183 @@
+"""Everything that can go wrong in a call, as exceptions.
+
+    RecollectError
+    ├── InvalidArgument       a field of the request is wrong; `violations` names each
+    ├── NotFound              no such conversation, or it was deleted
+    ├── AlreadyExists         the `request_id` was used before, for something else
+    ├── TurnOutOfDate         somebody wrote first: load the conversation and decide again
+    ├── FailedPrecondition    it cannot be done to this conversation as it is now
+    ├── PermissionDenied      the party's trust does not allow it
+    ├── Unauthenticated       no token, or a wrong one
+    ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
+    ├── Unavailable           nobody answers, or the server cannot write or search just now
+    ├── DeadlineExceeded      it took longer than the time-out, or than the server allows
+    ├── Cancelled             the server, or something on the way to it, dropped the call
+    ├── DataDamaged           what was asked for is there and cannot be read
+    ├── Unimplemented         the server is too old for this call
+    ├── InternalError         a fault of the server; `metadata["log_id"]` finds it in the server's log
+    └── ClientClosed          the client was closed before the call, or during it
+
+Branch on the class, or on `reason` where that is finer. The text is for people, and changes.
+"""
+
+# ruff: noqa: N818 - they read as in `except recollect.NotFound`; "Error" after each would say nothing
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "AlreadyExists",
+    "Cancelled",
+    "ClientClosed",
+    "DataDamaged",
+    "DeadlineExceeded",
+    "ErrorReason",
+    "FailedPrecondition",
+    "FieldViolation",
+    "InternalError",
+    "InvalidArgument",
+    "NotFound",
+    "PermissionDenied",
+    "RecollectError",
+    "ResourceExhausted",
+    "TurnOutOfDate",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+]
+
+
+class ErrorReason(StrEnum):
+    """Why a call failed, in the words of the contract (`enum ErrorReason` in `error.proto`)."""
+
+    INVALID_FIELD = "ERROR_REASON_INVALID_FIELD"
+    MALFORMED_REQUEST = "ERROR_REASON_MALFORMED_REQUEST"
+    INVALID_PAGE_TOKEN = "ERROR_REASON_INVALID_PAGE_TOKEN"  # noqa: S105 - a reason, no password
+    CONVERSATION_NOT_FOUND = "ERROR_REASON_CONVERSATION_NOT_FOUND"
+    REQUEST_ID_REUSED = "ERROR_REASON_REQUEST_ID_REUSED"
+    TURN_OUT_OF_DATE = "ERROR_REASON_TURN_OUT_OF_DATE"
+    STORAGE_UNAVAILABLE = "ERROR_REASON_STORAGE_UNAVAILABLE"
+    DATA_DAMAGED = "ERROR_REASON_DATA_DAMAGED"
+    INDEX_UNAVAILABLE = "ERROR_REASON_INDEX_UNAVAILABLE"
+    NOT_YET_IMPLEMENTED = "ERROR_REASON_NOT_YET_IMPLEMENTED"
+    CONVERSATION_READ_ONLY = "ERROR_REASON_CONVERSATION_READ_ONLY"
+    TOO_MANY_SUBSCRIBERS = "ERROR_REASON_TOO_MANY_SUBSCRIBERS"
+    RATE_LIMITED = "ERROR_REASON_RATE_LIMITED"
+    ANCHORS_PRESENT = "ERROR_REASON_ANCHORS_PRESENT"
+    NOT_FOUND = "ERROR_REASON_NOT_FOUND"
+    TRUST_REQUIRED = "ERROR_REASON_TRUST_REQUIRED"
+    UNAUTHENTICATED = "ERROR_REASON_UNAUTHENTICATED"
+    DEADLINE_EXCEEDED = "ERROR_REASON_DEADLINE_EXCEEDED"
+    SHUTTING_DOWN = "ERROR_REASON_SHUTTING_DOWN"
+    INTERNAL = "ERROR_REASON_INTERNAL"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One field of a request that is wrong."""
+
+    field: str
+    """The field's path in the request, as in `messages[0].content`."""
+    description: str
+    """What is expected of it."""
+
+
+class RecollectError(Exception):
+    """A call failed. The classes below say how."""
+
+    code: str
+    """The gRPC status code's name, as in `NOT_FOUND`. Empty if no call was made and none fits."""
+    reason: ErrorReason | str | None
+    """Why, in the words of the contract; a plain string if the server is newer than this client. `None` if the server
+    did not say, or no server was reached."""
+    metadata: Mapping[str, str]
+    """What belongs to the reason: `conversation_id`, `request_id`, `turn_count`, … (see `error.proto`)."""
+    violations: tuple[FieldViolation, ...]
+    """The fields that are wrong. Empty but with `InvalidArgument`."""
+    retry_delay: float | None
+    """In how many seconds the server asks to be tried again. `None` if it did not say."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        reason: ErrorReason | str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        violations: Iterable[FieldViolation] = (),
+        retry_delay: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.metadata = dict(metadata or {})
+        self.violations = tuple(violations)
+        self.retry_delay = retry_delay
+
+
+class InvalidArgument(RecollectError):
+    """A field of the request is wrong; `violations` names each. Nothing was changed.
+
+    The client raises it too, before anything is sent, for what cannot be put into a request at all: a naive datetime, a
+    text with a lone surrogate, a number out of range.
+    """
+
+
+class NotFound(RecollectError):
+    """No such conversation (or anchor, communication, …), or it was deleted."""
+
+
+class AlreadyExists(RecollectError):
+    """The `request_id` was used before with another payload. Nothing was changed."""
+
+
+class TurnOutOfDate(RecollectError):
+    """`expected_turn` is not the conversation's newest turn: load it and decide again. Nothing was changed."""
+
+
+class FailedPrecondition(RecollectError):
+    """It cannot be done to this conversation as it is now. Nothing was changed."""
+
+
+class PermissionDenied(RecollectError):
+    """The party's trust does not allow it."""
+
+
+class Unauthenticated(RecollectError):
+    """The call brought no token, or a wrong one. Give the client its `token`."""
+
+
+class ResourceExhausted(RecollectError):
+    """More, or faster, than the server allows. `retry_delay` says when to try again."""
+
+
+class Unavailable(RecollectError):
+    """Nobody answers, or the server cannot write or search just now. The client's own retries were used up."""
+
+
+class DeadlineExceeded(RecollectError):
+    """It took longer than the time-out, or than the server allows.
+
+    A write may have been stored all the same: repeat it with the same `request_id` to be sure.
+    """
+
+
+class Cancelled(RecollectError):
+    """The server, or something on the way to it, dropped the call."""
+
+
+class DataDamaged(RecollectError):
+    """What was asked for is there but damaged, and cannot be read."""
+
+
+class Unimplemented(RecollectError):
+    """The server does not have the call: it is older than this client."""
+
+
+class InternalError(RecollectError):
+    """A fault of the server, or an answer that cannot be read. `metadata["log_id"]` finds it in the server's log."""
+
+
+class ClientClosed(RecollectError):
+    """The client was closed before the call, or during it."""

@@ -1,0 +1,109 @@
+"""Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from recollect_server.domain.time import Clock, system_clock
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.recall import Recall
+from recollect_server.services.recovery import Progress, Recovered, recover, unheard
+from recollect_server.services.space import Space
+from recollect_server.services.working_context import Limits as WorkingLimits
+from recollect_server.services.working_context import WorkingContext
+from recollect_server.settings import Settings
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.checks import Limits
+from recollect_server.transport.conversation_service import ConversationHandlers
+from recollect_server.transport.recall_service import RecallHandlers
+from recollect_server.transport.server import Server, ServerOptions
+
+log = structlog.get_logger("recollect.app")
+
+LOCK = "recollect.lock"
+
+
+class CannotStart(Exception):
+    """The server cannot start; the text says why and what to do."""
+
+
+class FolderLock:
+    """Holds a data folder for one process. The kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Takes the lock. Raises CannotStart if another process has it, or the folder cannot be written."""
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise CannotStart(f"cannot use the data folder {data_dir}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._handle)
+            raise CannotStart(
+                f"another server uses the data folder {data_dir}: stop it, or name another folder with --data-dir"
+            ) from None
+
+    def release(self) -> None:
+        """Lets go of the folder."""
+        os.close(self._handle)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A server that listens."""
+
+    address: str
+    """What a client calls."""
+    data_dir: Path
+    recovered: Recovered
+    _stops: tuple[Callable[[], None], ...]
+
+    def stop(self) -> None:
+        """Finishes the calls under way and closes everything, in reverse order. Call it once."""
+        for stop in reversed(self._stops):
+            stop()
+
+
+def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress = unheard) -> App:
+    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
+    stops: list[Callable[[], None]] = []
+    try:
+        lock = FolderLock(settings.data_dir)
+        stops.append(lock.release)
+        folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+        try:
+            recovered = recover(folder, clock, progress)
+        except OSError as error:
+            raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
+        stops.append(recovered.index.close)
+        space = Space(folder, TranscriptWriter(sync=settings.durability == "fsync"), recovered.index, clock)
+        working = WorkingContext(space, WorkingLimits(settings.max_working_turns, settings.max_working_tokens))
+        server = Server(
+            {
+                "ConversationService": ConversationHandlers(
+                    Conversations(space), working, Limits(settings.max_message_bytes, settings.max_batch_bytes)
+                ),
+                "RecallService": RecallHandlers(Recall(space)),
+            },
+            ServerOptions(
+                listen=settings.listen,
+                threads=settings.threads,
+                # Larger than what is allowed, so that what is a little too large is refused with the field's name.
+                max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
+                reflection=settings.reflection,
+            ),
+        )
+        address = server.start()
+        stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+    except BaseException:
+        for stop in reversed(stops):
+            stop()
+        raise
+    return App(address, settings.data_dir, recovered, tuple(stops))

@@ -1,0 +1,17 @@
+"""Floor 7: the commands of `recollect-server`, one file each. They build an `app`, or call a running server as any client does."""
+
+import click
+
+from recollect_server import __version__
+from recollect_server.cli.config import config
+from recollect_server.cli.serve import serve
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def commands() -> None:
+    """Recollect keeps every conversation an AI agent has, and finds it again."""
+
+
+commands.add_command(serve)
+commands.add_command(config)

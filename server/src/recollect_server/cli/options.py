@@ -1,0 +1,28 @@
+"""The flags that stand for settings: one for each, made from the settings themselves."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from recollect_server.settings import Settings, WrongSettings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_settings(command: F) -> F:
+    """Gives a command `--config` and a flag for every setting. It gets them as `config` and one keyword argument each."""
+    for name, described in reversed(Settings.model_fields.items()):
+        flag = f"--{name.replace('_', '-')}"
+        command = click.option(flag, name, metavar="VALUE", help=f"{described.description} [{described.default}]")(command)
+    path = click.Path(path_type=Path)
+    return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(command)
+
+
+def load_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
+    """The settings in force. Ends the command with the names of those that are wrong."""
+    try:
+        return Settings.load(config, {name: value for name, value in flags.items() if value is not None})
+    except WrongSettings as error:
+        raise click.ClickException(f"wrong settings:\n{error}") from error

@@ -1,0 +1,189 @@
+"""A conversation and everything that can happen to it.
+
+A transcript is a list of entries; `fold` applies one entry to what was known before. A live append and a rebuild from the
+files use the same function, so they cannot come to different answers.
+"""
+
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.message import Message, Usage
+
+MAX_PARTICIPANTS = 64
+MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Whom a channel's conversation is with, as the channel names it. Empty fields are unset."""
+
+    contact: str = ""
+    group_id: str = ""
+    thread_id: str = ""
+    subject: str = ""
+
+
+NOBODY = Party()
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What is known of a conversation without its messages. Empty texts are unset."""
+
+    id: str
+    channel: str
+    create_time: int
+    update_time: int
+    title: str = ""
+    topics: tuple[str, ...] = ()
+    turn_count: int = 0
+    message_count: int = 0
+    participants: tuple[str, ...] = ()
+    abbreviation: str = ""
+    abbreviated_through: int = 0
+    """The newest turn when the abbreviation was written: what lies after it waits for the next one."""
+    manually_named: bool = False
+    pinned: bool = False
+    model: str = ""
+    party: Party = NOBODY
+    usage_total: Usage = NO_USAGE
+    cost_total: float = 0.0
+    compressed_through: int = 0
+    compression_summary: str = ""
+    opening: str = ""
+    """The beginning of the first message: the conversation's name while it has no title."""
+    text_bytes: int = 0
+    """Bytes of all contents together: the document length of conversation-level BM25."""
+
+    @property
+    def name(self) -> str:
+        """What to call it: the title, or the beginning of the first message."""
+        return self.title or self.opening
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The first line: the conversation exists."""
+
+    id: str
+    channel: str
+    time: int
+    participants: tuple[str, ...] = ()
+    party: Party = NOBODY
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TitleAssigned:
+    """It was named automatically."""
+
+    title: str
+    topics: tuple[str, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """The agent shrank its working context: the summary stands for the turns up to `compressed_through`."""
+
+    compressed_through: int
+    summary: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abbreviated:
+    """Notes were written. `topics` None keeps those it has."""
+
+    text: str
+    time: int
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetaUpdated:
+    """Something about it was set by hand. None keeps what was."""
+
+    time: int
+    title: str | None = None
+    manually_named: bool | None = None
+    model: str | None = None
+    pinned: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A whole, undamaged line that this version does not know: kept, and passed over."""
+
+
+Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated
+Content = Began | Message | Event | Unknown
+
+
+def fold(before: Conversation | None, content: Content) -> Conversation | None:
+    """What is known after one entry. Entries before `Began` are passed over (their file lost its first line)."""
+    match content:
+        case Began():
+            return before or Conversation(
+                id=content.id,
+                channel=content.channel,
+                create_time=content.time,
+                update_time=content.time,
+                participants=content.participants,
+                party=content.party,
+                model=content.model,
+            )
+        case _ if before is None:
+            return None
+        case Message():
+            return _with_message(before, content)
+        case TitleAssigned():
+            if before.manually_named:
+                return before
+            return replace(before, title=content.title, topics=content.topics or before.topics)
+        case Compressed():
+            return replace(before, compressed_through=content.compressed_through, compression_summary=content.summary)
+        case Abbreviated():
+            return replace(
+                before,
+                abbreviation=content.text,
+                abbreviated_through=before.turn_count,
+                topics=before.topics if content.topics is None else content.topics,
+            )
+        case MetaUpdated():
+            return replace(
+                before,
+                title=before.title if content.title is None else content.title,
+                manually_named=before.manually_named if content.manually_named is None else content.manually_named,
+                model=before.model if content.model is None else content.model,
+                pinned=before.pinned if content.pinned is None else content.pinned,
+            )
+        case Unknown():
+            return before
+
+
+def _with_message(before: Conversation, message: Message) -> Conversation:
+    participants = before.participants
+    if message.sender and message.sender not in participants and len(participants) < MAX_PARTICIPANTS:
+        participants = (*participants, message.sender)
+    usage = before.usage_total
+    if message.usage:
+        usage = Usage(usage.input + message.usage.input, usage.output + message.usage.output)
+    first = before.message_count == 0
+    return replace(
+        before,
+        update_time=message.timestamp if first else max(before.update_time, message.timestamp),
+        turn_count=max(before.turn_count, message.turn_number),
+        message_count=before.message_count + 1,
+        participants=participants,
+        usage_total=usage,
+        cost_total=before.cost_total + (message.cost or 0.0),
+        opening=opening_of(message.content) if not before.opening else before.opening,
+        text_bytes=before.text_bytes + len(message.content.encode()),
+    )
+
+
+def opening_of(content: str) -> str:
+    """The first `MAX_OPENING` characters of a text on one line."""
+    words = " ".join(content[: 4 * MAX_OPENING].split())
+    return words if len(words) <= MAX_OPENING else words[: MAX_OPENING - 1].rstrip() + "…"

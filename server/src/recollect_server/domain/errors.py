@@ -1,0 +1,109 @@
+"""What can go wrong, in the product's own words. Only `transport/errors.py` knows which gRPC code each becomes.
+
+RecollectError
+├── InvalidField            a request's fields are wrong; each named
+├── InvalidPageToken
+├── ConversationNotFound
+├── RequestIdReused         the same request id with another payload
+├── TurnOutOfDate           the write was based on an older turn
+├── AnchorsPresent          a delete that does not say what becomes of anchors
+├── StorageUnavailable      the disk refused; try again
+├── IndexUnavailable        the index cannot answer; try again
+├── DeadlineExceeded        a query took too long
+└── NotYetImplemented
+"""
+
+from dataclasses import dataclass
+
+
+class RecollectError(Exception):
+    """A failure that is reported to the caller by its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One wrong field: its path as in the contract (`messages[2].content`) and what is expected."""
+
+    field: str
+    description: str
+
+
+class InvalidField(RecollectError):
+    """One or more fields of a request are wrong. Nothing was changed."""
+
+    def __init__(self, *violations: Violation) -> None:
+        super().__init__("; ".join(f"{v.field}: {v.description}" for v in violations))
+        self.violations = violations
+
+    @classmethod
+    def of(cls, field: str, description: str) -> "InvalidField":
+        """The error for one field."""
+        return cls(Violation(field, description))
+
+
+class InvalidPageToken(RecollectError):
+    """The token was not given out for this question."""
+
+    def __init__(self) -> None:
+        super().__init__("page_token: not a token that this request gave out for the same filters")
+
+
+class ConversationNotFound(RecollectError):
+    """No such conversation, or it was deleted."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is no conversation {conversation_id}")
+        self.conversation_id = conversation_id
+
+
+class RequestIdReused(RecollectError):
+    """The request id was used before with another payload."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request_id {request_id} was used before with another payload")
+        self.request_id = request_id
+
+
+class TurnOutOfDate(RecollectError):
+    """The caller expected another newest turn than there is."""
+
+    def __init__(self, expected: int, turn_count: int) -> None:
+        super().__init__(f"expected_turn is {expected} and the newest turn is {turn_count}: load and decide again")
+        self.expected = expected
+        self.turn_count = turn_count
+
+
+class AnchorsPresent(RecollectError):
+    """The conversation has anchors and the delete does not say what becomes of them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
+        self.count = count
+
+
+class StorageUnavailable(RecollectError):
+    """The disk refused a write or a read. The same request may succeed later."""
+
+    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
+        super().__init__(reason)
+        self.retry_after_ms = retry_after_ms
+
+
+class IndexUnavailable(RecollectError):
+    """The index cannot answer. The transcripts are whole; the same request may succeed later."""
+
+    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
+        super().__init__(reason)
+        self.retry_after_ms = retry_after_ms
+
+
+class DeadlineExceeded(RecollectError):
+    """A query took longer than allowed."""
+
+
+class NotYetImplemented(RecollectError):
+    """The contract has it, this version does not."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method} is in the contract and comes with a later version of the server")
+        self.method = method

@@ -1,0 +1,59 @@
+"""One line of a conversation."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    """Who speaks. The values are those of the transcript."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model read and wrote."""
+
+    input: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool; `arguments` is JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A reference to a file; `bytes_length` 0 means unknown."""
+
+    media_type: str
+    uri: str
+    bytes_length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as stored, or, with sequence and turn number 0, as a caller gave it (then `timestamp` may be 0: unset)."""
+
+    role: Role
+    content: str = ""
+    timestamp: int = 0
+    sequence: int = 0
+    turn_number: int = 0
+    thinking_text: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    channel: str = ""
+    sender: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] | None = field(default=None, hash=False)

@@ -1,0 +1,28 @@
+"""How text is cut into words where the tokeniser of the index cannot: scripts that are written without spaces.
+
+SQLite's `unicode61` takes a whole run of Chinese or Japanese as one word. Here every run of such a script becomes its overlapping
+pairs of characters and its last character: `北京大学` -> `北京 京大 大学 学`. A word of two characters or more is then found by its
+pairs and a single character by prefix, in the same index and with the same BM25 as everything else. A trigram index beside it, the
+other usual way, cannot find words of two characters, which most Chinese words are.
+"""
+
+import re
+
+# Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao, Khmer, Myanmar.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3130-\u318f\u31a0-\u31bf"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
+)
+UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+
+
+def segment(text: str) -> str:
+    """The text with every run of an unspaced script cut into pairs. Other text comes back as it is."""
+    if text.isascii():
+        return text
+    return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", text)
+
+
+def pairs(run: str) -> list[str]:
+    """The overlapping pairs of a run and its last character."""
+    return [run[i : i + 2] for i in range(len(run))]

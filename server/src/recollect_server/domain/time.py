@@ -1,0 +1,35 @@
+"""Time: milliseconds since 1970 in UTC, and the text that stands for them in a transcript."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+Clock = Callable[[], int]
+"""Answers the time now in milliseconds. Parts are given one, so that tests can move it."""
+
+DAY = 86_400_000
+"""One day in milliseconds."""
+
+_LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that datetime can write
+
+
+def system_clock() -> int:
+    """The machine's clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def to_text(milliseconds: int) -> str:
+    """`2026-02-14T09:00:00.000Z`. Raises ValueError before year 1 or after year 9999."""
+    if not -62_135_596_800_000 <= milliseconds <= _LATEST:
+        raise ValueError(f"{milliseconds} ms is outside the years 1 to 9999")
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}.{rest:03d}Z"
+
+
+def from_text(text: str) -> int:
+    """The inverse of `to_text`; also reads other offsets and precisions of ISO 8601. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return delta.days * DAY + delta.seconds * 1000 + delta.microseconds // 1000

@@ -1,0 +1,120 @@
+"""Brings the index of one conversation up to its transcript: what a start-up, a rebuild and a write after a failure share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from recollect_server.domain.conversation import Conversation, Unknown, fold
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.message import Message
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.reader import Line, scan
+from recollect_server.storage.transcript.repair import mend
+
+log = structlog.get_logger("recollect.recovery")
+
+_CHUNK_LINES = 2000
+LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """What it came to."""
+
+    stored: Stored
+    messages: int
+    """How many were indexed now."""
+    damaged: int
+    """How many lines were damaged and passed over now."""
+    bytes_cut: int
+    """How much of a torn tail was cut off."""
+
+
+class IndexAhead(IndexUnavailable):
+    """The index has more of a transcript than there is: only a rebuild helps, for the words that are gone are not known."""
+
+
+def catch_up(
+    folder: TranscriptFolder,
+    index: Index,
+    conversation_id: str,
+    stored: Stored | None,
+    *,
+    time: int,
+    log_updates: bool,
+) -> CaughtUp:
+    """Mends the transcript's tail and indexes what the index does not have yet.
+
+    `stored` is what it has; `time` is now. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if
+    no whole line is left. Hold the conversation's lock.
+    """
+    path = folder.path(conversation_id)
+    offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
+    number = stored.number if stored else None
+    conversation = stored.conversation if stored else None
+    try:
+        size = path.stat().st_size
+        if size < offset:
+            raise IndexAhead(f"{path.name} has {size} bytes and {offset} of it are indexed")
+        torn = mend(path, folder.torn_path(conversation_id), offset, lines + 1)
+        if torn:
+            log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
+        messages = damaged = 0
+        for chunk in _chunks(scan(path, offset, lines + 1)):
+            before = conversation
+            for line in chunk:
+                conversation = _folded(conversation, line, conversation_id)
+                damaged += line.entry is None
+                messages += line.entry is not None and isinstance(line.entry.content, Message)
+                if line.entry is None:
+                    log.warning("damaged_line", conversation=conversation_id, line=line.sequence, reason=line.damage)
+            if conversation is None:
+                continue
+            number, _ = index.add(number, before, conversation, chunk, time=time, log=log_updates)
+            offset, lines = chunk[-1].end, chunk[-1].sequence
+    except FileNotFoundError:
+        raise ConversationNotFound(conversation_id) from None
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    if conversation is None or number is None:
+        raise ConversationNotFound(conversation_id)
+    return CaughtUp(Stored(number, conversation, offset, lines), messages, damaged, torn.bytes_cut if torn else 0)
+
+
+def read_unindexed(folder: TranscriptFolder, conversation_id: str, until: int | None) -> tuple[list[Line], Conversation | None]:
+    """All whole lines of a transcript up to line `until`, and what they say, without the index. Raises OSError."""
+    conversation: Conversation | None = None
+    lines: list[Line] = []
+    for line in scan(folder.path(conversation_id)):
+        if until is not None and line.sequence > until:
+            break
+        lines.append(line)
+        conversation = _folded(conversation, line, conversation_id)
+    return lines, conversation
+
+
+def _folded(conversation: Conversation | None, line: Line, conversation_id: str) -> Conversation | None:
+    if line.entry is None:
+        return conversation
+    content = line.entry.content
+    after = fold(conversation, content)
+    if after is None and not isinstance(content, Unknown):
+        # The first line is damaged. The file's name says which conversation it is, the lines that follow say the rest.
+        time = content.timestamp if isinstance(content, Message) else content.time
+        after = fold(Conversation(conversation_id, LOST_CHANNEL, time, time), content)
+    return after
+
+
+def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """Parts of some `_CHUNK_LINES` lines that end where a batch ends."""
+    chunk: list[Line] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) >= _CHUNK_LINES and (line.entry is None or line.entry.stamp.batch[0] == line.entry.stamp.batch[1]):
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,247 @@
+"""Conversations: begin, write, read, name, list and delete them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import orjson
+import structlog
+from ulid import ULID
+
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Compressed,
+    Content,
+    Conversation,
+    MetaUpdated,
+    Party,
+)
+from recollect_server.domain.errors import InvalidField, TurnOutOfDate
+from recollect_server.domain.message import Message, Role
+from recollect_server.services import deletion
+from recollect_server.services.idempotency import as_it_was, find_known, key_of, messages_of
+from recollect_server.services.space import Head, RequestKey, Space
+from recollect_server.services.working_context import turns_of
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.index import Removed
+from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.transcript.record import message_fields
+
+log = structlog.get_logger("recollect.conversations")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append stored, or had stored before."""
+
+    conversation: Conversation
+    messages: list[Message]
+    cursor: str
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a delete removed, and from where."""
+
+    conversation_id: str
+    removed: Removed
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of conversations, and the place (update time, number) behind which the next one begins."""
+
+    conversations: list[Conversation]
+    next: tuple[int, int] | None
+
+
+class Conversations:
+    """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any thread."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    # Reading ------------------------------------------------------------------------------------------------------------
+
+    def get(self, conversation_id: str) -> Conversation:
+        """What is known of a conversation."""
+        with self._space.locks.hold(conversation_id):
+            return self._space.head(conversation_id).conversation
+
+    def page(self, chosen: Filter, size: int, after: tuple[int, int] | None) -> Page:
+        """A page of those that match, newest update first."""
+        found = self._space.index.select(chosen, size + 1, after)
+        more = len(found) > size
+        found = found[:size]
+        following = (found[-1].conversation.update_time, found[-1].number) if more else None
+        return Page([stored.conversation for stored in found], following)
+
+    # Writing ------------------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        *,
+        channel: str,
+        participants: tuple[str, ...],
+        party: Party,
+        model: str,
+        create_time: int | None,
+        request_id: str,
+    ) -> Conversation:
+        """Begins a conversation."""
+        payload = {
+            "channel": channel,
+            "participants": participants,
+            "party": [party.contact, party.group_id, party.thread_id, party.subject],
+            "model": model,
+            "created": create_time,
+        }
+        request = key_of("Create", request_id, payload)
+        with self._space.request_locks.hold(request_id or channel):
+            if request and (known := find_known(self._space, request, None)):
+                return as_it_was(self._space, known)[1]
+            time = self._space.clock() if create_time is None else create_time
+            conversation_id = f"conv-{ULID()}"
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model)
+            with self._space.locks.hold(conversation_id):
+                return self._space.begin(began, conversation_id, request).head.conversation
+
+    def append(
+        self,
+        conversation_id: str,
+        messages: list[Message],
+        *,
+        request_id: str,
+        expected_turn: int | None,
+        draft_id: str,
+    ) -> Appended:
+        """Appends messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none."""
+        payload = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        request = key_of("AppendTurn", request_id, payload)
+        with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
+            head = self._space.head(conversation_id)
+            if request and (known := find_known(self._space, request, conversation_id)):
+                lines, conversation = as_it_was(self._space, known)
+                return Appended(conversation, messages_of(lines), self._space.index.cursor_text(known.cursor), duplicate=True)
+            if expected_turn is not None and expected_turn != head.conversation.turn_count:
+                raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
+            self._check_tool_results(head, messages)
+            done = self._space.commit(head, _placed(head, messages, self._space.clock()), request, draft_id=draft_id)
+        return Appended(
+            done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
+        )
+
+    def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
+        """Names a conversation for good."""
+        request = key_of("Rename", request_id, {"id": conversation_id, "title": title})
+        return self._record(conversation_id, request, lambda _: MetaUpdated(self._space.clock(), title=title, manually_named=True))
+
+    def set_model(self, conversation_id: str, model: str, request_id: str) -> Conversation:
+        """Sets the model that answers."""
+        request = key_of("SetModel", request_id, {"id": conversation_id, "model": model})
+        return self._record(conversation_id, request, lambda _: MetaUpdated(self._space.clock(), model=model))
+
+    def record_compression(self, conversation_id: str, through: int, summary: str, request_id: str) -> Conversation:
+        """Records that a summary stands for the turns up to `through` from now on."""
+        request = key_of("RecordCompression", request_id, {"id": conversation_id, "through": through, "summary": summary})
+
+        def event(head: Head) -> Content:
+            known = head.conversation
+            if not max(1, known.compressed_through) <= through <= known.turn_count:
+                raise InvalidField.of(
+                    "compressed_through",
+                    f"is {through}; a summary may cover from turn {max(1, known.compressed_through)} (what the last one"
+                    f" covers) to turn {known.turn_count} (the newest)",
+                )
+            return Compressed(through, summary, self._space.clock())
+
+        return self._record(conversation_id, request, event)
+
+    def record_abbreviation(self, conversation_id: str, text: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+        """Records notes that the caller wrote."""
+        request = key_of("RecordAbbreviation", request_id, {"id": conversation_id, "text": text, "topics": topics})
+        return self._record(conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None))
+
+    def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
+        """Queues the abbreviation of a conversation that was switched away from."""
+        request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
+        with self._space.request_locks.hold(request_id or conversation_id):
+            with self._space.locks.hold(conversation_id):
+                head = self._space.head(conversation_id)
+            if head.number is None or (request and find_known(self._space, request, None)):
+                return
+            known = KnownRequest(request.id, request.hash, conversation_id) if request else None
+            self._space.index.want_abbreviation(head.number, known)
+
+    def delete(self, conversation_id: str, request_id: str) -> Receipt:
+        """Removes a conversation for good, its text from every file."""
+        request = key_of("Delete", request_id, {"id": conversation_id})
+        with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
+            if request and (known := find_known(self._space, request, None)):
+                return _receipt(known)
+            self._space.head(conversation_id)
+            time = self._space.clock()
+            deletion.begin_delete(self._space.folder, conversation_id)
+            self._space.forget(conversation_id)
+            removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+            if request:
+                answer = orjson.dumps({"removed": removed, "time": time}).decode()
+                self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
+            return Receipt(conversation_id, removed, time)
+
+    # Inside -------------------------------------------------------------------------------------------------------------
+
+    def _record(self, conversation_id: str, request: RequestKey | None, event: Callable[[Head], Content]) -> Conversation:
+        """Appends one event line; `event` makes it, or refuses, knowing the conversation's end."""
+        name = request.id if request else conversation_id
+        with self._space.request_locks.hold(name), self._space.locks.hold(conversation_id):
+            head = self._space.head(conversation_id)
+            if request and (known := find_known(self._space, request, conversation_id)):
+                return as_it_was(self._space, known)[1]
+            return self._space.commit(head, [event(head)], request).head.conversation
+
+    def _check_tool_results(self, head: Head, messages: list[Message]) -> None:
+        """Refuses a tool result whose call was not made, or was answered, in its turn."""
+        open_calls: set[str] | None = None  # None: those of the turn that is open, not looked up yet
+        for index, message in enumerate(messages):
+            if message.role is Role.USER:
+                open_calls = set()
+            elif message.role is Role.ASSISTANT and message.tool_calls:
+                if open_calls is None:
+                    open_calls = self._open_calls(head)
+                open_calls.update(call.id for call in message.tool_calls)
+            elif message.role is Role.TOOL:
+                if open_calls is None:
+                    open_calls = self._open_calls(head)
+                if message.tool_call_id not in open_calls:
+                    raise InvalidField.of(
+                        f"messages[{index}].tool_call_id",
+                        f"is {message.tool_call_id!r}, and no tool call of that id waits for a result in this turn",
+                    )
+                open_calls.remove(message.tool_call_id)
+
+    def _open_calls(self, head: Head) -> set[str]:
+        """The tool calls of the newest turn that have no result yet."""
+        open_calls: set[str] = set()
+        for message in turns_of(self._space, head, head.conversation.turn_count, head.conversation.turn_count).messages:
+            open_calls.update(call.id for call in message.tool_calls)
+            open_calls.discard(message.tool_call_id)
+        return open_calls
+
+
+def _placed(head: Head, messages: list[Message], now: int) -> list[Content]:
+    """The messages with their sequence, turn number and time. A user message opens a turn; so does a first message."""
+    placed: list[Content] = []
+    turn = head.conversation.turn_count
+    for sequence, message in enumerate(messages, start=head.lines + 1):
+        if message.role is Role.USER or turn == 0:
+            turn += 1
+        placed.append(replace(message, sequence=sequence, turn_number=turn, timestamp=message.timestamp or now))
+    return placed
+
+
+def _receipt(known: KnownRequest) -> Receipt:
+    answer = orjson.loads(known.answer)
+    return Receipt(known.conversation_id, answer["removed"], answer["time"])

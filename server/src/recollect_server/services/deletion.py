@@ -1,0 +1,87 @@
+"""Deleting a conversation: durable from the first step on, and complete after the last.
+
+1. The transcript is renamed to `….deleting`, and the folder synced: from here on the conversation is gone, whatever happens.
+2. The index takes out the conversation's row, then its messages with their words (the text comes from the renamed file).
+3. The file is removed, and what was cut off it before; the folder is synced.
+4. The write-ahead log is cut, so that no page with the text is left there.
+
+A start-up finishes what a crash interrupted, from step 2.
+"""
+
+import structlog
+
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.message import Message
+from recollect_server.storage.index.index import Index, Removed
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
+from recollect_server.storage.transcript.reader import scan
+
+log = structlog.get_logger("recollect.deletion")
+
+_PART = 256  # messages a transaction: other writers get their turn between two
+
+
+def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
+    """Step 1. Raises StorageUnavailable. Hold the conversation's lock."""
+    try:
+        folder.path(conversation_id).rename(folder.deleting_path(conversation_id))
+        sync_folder(folder.root)
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
+
+
+def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, time: int) -> Removed:
+    """Steps 2 to 4; taking them again after a crash is harmless. Returns what was removed from where.
+
+    Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
+    """
+    path = folder.deleting_path(conversation_id)
+    removed: Removed = {}
+    try:
+        number = index.removal(conversation_id)
+        if number is None and (stored := index.find(conversation_id)) is not None:
+            number = stored.number
+            removed |= index.begin_removal(number, conversation_id, time)
+        if number is not None:
+            count = _remove_messages(folder, index, conversation_id, number)
+            removed |= {"messages": count, "search_terms": count}
+            index.end_removal(number)
+        removed["transcript"] = path.stat().st_size
+        torn = folder.torn_path(conversation_id)
+        if torn.exists():
+            removed["torn_tail"] = torn.stat().st_size
+            torn.unlink()
+        path.unlink()
+        sync_folder(folder.root)
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
+    if not index.empty_log():
+        log.warning("log_not_emptied", conversation=conversation_id)
+    return removed
+
+
+def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:
+    count = 0
+    part: list[Message] = []
+    wanted: set[int] = set()
+    highest = 0
+    for line in scan(folder.deleting_path(conversation_id)):
+        if line.sequence > highest:
+            found = index.indexed_sequences(number, highest, 4096)
+            wanted = set(found)
+            highest = found[-1] if len(found) == 4096 else 1 << 62
+        if line.sequence not in wanted:
+            continue
+        if line.entry is None or not isinstance(line.entry.content, Message):
+            # Its words are in the index and cannot be named any more: only a new index is without them.
+            index.want_rebuild(f"line {line.sequence} of {conversation_id} was damaged before it was deleted")
+            continue
+        part.append(line.entry.content)
+        if len(part) == _PART:
+            index.remove_messages(number, part)
+            count += len(part)
+            part = []
+    if part:
+        index.remove_messages(number, part)
+        count += len(part)
+    return count

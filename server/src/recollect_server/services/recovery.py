@@ -1,0 +1,116 @@
+"""Start-up: the index is brought up to the transcripts, or made anew from them.
+
+Where nothing is missing this costs a stat for each conversation, and reads no transcript.
+"""
+
+import time as clock_time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import structlog
+
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.time import Clock
+from recollect_server.services.catching_up import IndexAhead, catch_up
+from recollect_server.services.deletion import finish_delete
+from recollect_server.storage.index.index import NAME, Index
+from recollect_server.storage.transcript.files import TranscriptFolder
+
+log = structlog.get_logger("recollect.recovery")
+
+Progress = Callable[[int, int], None]
+"""Told how many transcripts of how many have been looked after, once this takes more than a second."""
+
+
+def unheard(_done: int, _of: int) -> None:
+    """Progress that nobody is told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the start found and did."""
+
+    index: Index
+    rebuilt: bool
+    conversations: int
+    messages: int
+    """How many messages were indexed now."""
+    damaged: int
+    bytes_cut: int
+
+
+def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
+    """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
+    folder.create()
+    index = _open(folder.root)
+    if index is not None:
+        try:
+            return _bring_up(folder, index, clock, progress, rebuilt=False)
+        except IndexAhead as error:
+            log.warning("index_ahead", reason=str(error))
+            index.close()
+    return rebuild(folder, clock, progress)
+
+
+def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
+    """Makes the index anew from the transcripts. Nobody may have it open."""
+    for suffix in ("", "-wal", "-shm"):
+        (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
+    return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
+
+
+def _open(root: Path) -> Index | None:
+    """The index as it is, or None if it is missing or damaged."""
+    if not (root / NAME).exists():
+        return None
+    try:
+        index = Index(root)
+    except (apsw.Error, ValueError) as error:
+        log.warning("index_unusable", reason=str(error))
+        return None
+    try:
+        problem = index.problem()
+    except IndexUnavailable as error:
+        problem = str(error)
+    if problem:
+        log.warning("index_unusable", reason=problem)
+        index.close()
+        return None
+    return index
+
+
+def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+    for conversation_id in folder.deleting():
+        finish_delete(folder, index, conversation_id, clock())
+    known = index.progress()
+    behind: list[str] = []
+    total = 0
+    for conversation_id, size in folder.sizes():
+        total += 1
+        if known.pop(conversation_id, (-1, 0))[0] != size:
+            behind.append(conversation_id)
+    if known:
+        raise IndexAhead(f"{len(known)} conversations are indexed and have no transcript, as {next(iter(known))}")
+    messages = damaged = cut = 0
+    began = shown = clock_time.monotonic()
+    for done, conversation_id in enumerate(sorted(behind)):
+        if clock_time.monotonic() - shown > 1:
+            shown = clock_time.monotonic()
+            progress(done, len(behind))
+        try:
+            stored = None if rebuilt else index.find(conversation_id)
+            caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt)
+        except ConversationNotFound:
+            log.warning("transcript_without_a_line", conversation=conversation_id)
+            continue
+        except StorageUnavailable as error:
+            log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
+            continue
+        messages += caught.messages
+        damaged += caught.damaged
+        cut += caught.bytes_cut
+    if shown != began:
+        progress(len(behind), len(behind))
+    return Recovered(index, rebuilt, total, messages, damaged, cut)

@@ -1,0 +1,91 @@
+"""Snippets: the part of a message that fits a query best, with the words that match marked."""
+
+from recollect_server.domain.conversation import opening_of
+from recollect_server.domain.text import UNSPACED_RUN
+
+START, END = "\ue000", "\ue001"
+"""Around a match. From the private use area: a text that has them loses them in its snippet."""
+LENGTH = 240
+"""Characters of text in a snippet, at the most."""
+
+Span = tuple[int, int]
+
+
+def snippet(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> str:
+    """The part of the text with the most different matches, on one line.
+
+    `tokens` are the text's words with their bytes (see `words.tokens`), `stems` those searched for, `prefixes` single characters
+    of scripts without spaces.
+    """
+    matches = _matches(text, tokens, stems, prefixes)
+    if not matches:
+        return opening_of(_plain(text))
+    start, end = _window(text, matches)
+    parts: list[str] = ["…" if start > 0 else ""]
+    position = start
+    for first, last, _ in matches:
+        if start <= first and last <= end:
+            parts += [_plain(text[position:first]), START, _plain(text[first:last]), END]
+            position = last
+    parts += [_plain(text[position:end]), "…" if end < len(text) else ""]
+    return " ".join("".join(parts).split())
+
+
+def _matches(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> list[tuple[int, int, str]]:
+    """Where the text matches: first character, one past the last, and which word; in order, none overlapping."""
+    matches: list[tuple[int, int, str]] = []
+    place = _characters(text)
+    for first_byte, last_byte, stem in tokens:
+        if stem in stems:
+            matches.append((place(first_byte), place(last_byte), stem))
+    for run in UNSPACED_RUN.finditer(text):
+        characters = run.group()
+        for index in range(len(characters)):
+            pair = characters[index : index + 2]
+            if (pair in stems and len(pair) == 2) or characters[index] in prefixes:
+                length = 2 if pair in stems else 1
+                first = run.start() + index
+                if matches and matches[-1][0] <= first < matches[-1][1]:
+                    matches[-1] = (matches[-1][0], first + length, matches[-1][2])
+                else:
+                    matches.append((first, first + length, pair))
+    return sorted(matches)
+
+
+def _window(text: str, matches: list[tuple[int, int, str]]) -> Span:
+    """The stretch of at most `LENGTH` characters with the most different matches, widened to where words end."""
+    best, best_count = matches[0], 0
+    for index, (first, _, _) in enumerate(matches):
+        inside = {stem for begin, end, stem in matches[index:] if end - first <= LENGTH}
+        if len(inside) > best_count:
+            best, best_count = matches[index], len(inside)
+        if index > 200:
+            break
+    last = max(end for _, end, _ in matches if (best[0] < end and end - best[0] <= LENGTH) or end == best[1])
+    room = max(0, LENGTH - (last - best[0]))
+    start = max(0, best[0] - room // 3)
+    end = min(len(text), max(last, start + LENGTH))
+    if start > 0 and (space := text.find(" ", start, best[0])) >= 0:
+        start = space + 1
+    if end < len(text) and (space := text.rfind(" ", last, end)) >= 0:
+        end = space
+    return start, end
+
+
+def _characters(text: str):  # type: ignore[no-untyped-def]
+    """A function from an offset in the text's UTF-8 to the offset in the text. Call it with growing offsets."""
+    if text.isascii():
+        return lambda offset: offset
+    data = text.encode()
+    known = [0, 0]
+
+    def place(offset: int) -> int:
+        known[1] += len(data[known[0] : offset].decode())
+        known[0] = offset
+        return known[1]
+
+    return place
+
+
+def _plain(text: str) -> str:
+    return text.replace(START, "").replace(END, "")

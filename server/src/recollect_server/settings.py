@@ -1,0 +1,111 @@
+"""Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli` and `app` read them."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
+
+
+class WrongSettings(Exception):
+    """One or more settings are wrong; the text names each."""
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise ValueError("is not a duration as 500ms, 2s, 10m, 3h or 7d")
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+def _listen(value: str) -> str:
+    if value.startswith("unix:") and len(value) > 5:
+        return value
+    match = _LOOPBACK.fullmatch(value)
+    if match is None:
+        raise ValueError(
+            "must be unix:PATH or a loopback address as 127.0.0.1:50051: other addresses need TLS and a token, which this"
+            " version does not have"
+        )
+    if int(match[2]) > 65535:
+        raise ValueError(f"has port {match[2]}; ports end at 65535")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+class Settings(BaseSettings):
+    """Every setting with its default. The name is the YAML file's and the flag's; in the environment RECOLLECT_ goes before it."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    listen: Annotated[str, AfterValidator(_listen)] = Field(
+        "127.0.0.1:50051", description="where to listen: host:port or unix:PATH"
+    )
+    data_dir: Path = Field(Path(".recollect"), description="the folder that everything is kept in")
+    space: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="whose data: a folder in data_dir")
+    durability: Literal["fsync", "os"] = Field(
+        "fsync", description="fsync: on the disk before the answer; os: trust the system's cache"
+    )
+    max_working_turns: int = Field(20, ge=1, le=1000, description="turns that Load returns")
+    max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
+    max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
+    max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
+    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time")
+    reflection: bool = Field(True, description="whether grpcurl may ask what there is")
+    shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
+    log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @classmethod
+    def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
+        """The settings in force. Raises WrongSettings, which names each that is wrong."""
+        try:
+            return _with_file(config)(**flags)
+        except ValidationError as error:
+            lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
+            raise WrongSettings("\n".join(lines)) from error
+        except (OSError, ValueError) as error:
+            raise WrongSettings(f"{config}: {error}") from error
+
+
+def _said(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return "there is no such setting"
+    return str(error["msg"]).removeprefix("Value error, ") + f" (it is {error['input']!r})"
+
+
+def _with_file(config: Path | None) -> type[Settings]:
+    """The settings' class with this YAML file as a source."""
+    if config is not None and not config.is_file():
+        raise WrongSettings(f"{config}: there is no such file")
+
+    class WithFile(Settings):
+        model_config = SettingsConfigDict(env_prefix="RECOLLECT_", yaml_file=config, extra="forbid", frozen=True)
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+
+    return WithFile

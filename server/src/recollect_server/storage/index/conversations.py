@@ -1,0 +1,186 @@
+"""The rows of conversations: what is known of each without its messages, and the lists made of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+import orjson
+
+from recollect_server.domain.conversation import NOBODY, Conversation, Party
+from recollect_server.domain.message import Usage
+
+_COLUMNS = (
+    "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
+    "message_count", "manually_named", "pinned", "model", "contact", "group_id", "thread_id", "subject", "usage_input",
+    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through",
+)  # fmt: skip
+_SELECT = (
+    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary "
+    "FROM conversations c LEFT JOIN notes n ON n.number = c.number "
+)
+_INSERT = f"INSERT INTO conversations({', '.join(_COLUMNS)}) VALUES({', '.join('?' * len(_COLUMNS))})"
+_UPDATE = f"UPDATE conversations SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE number = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which conversations; every part that is set must match. Times in milliseconds, `updated_before` excluded."""
+
+    channels: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    participants: tuple[str, ...] = ()
+    party: Party = NOBODY
+    pinned: bool | None = None
+    updated_after: int | None = None
+    updated_before: int | None = None
+    title: str = ""
+    conversation_id: str = ""
+
+    def where(self) -> tuple[str, list[Any]]:
+        """A condition over `conversations c`, and its values."""
+        parts: list[str] = []
+        values: list[Any] = []
+
+        def add(condition: str, *parameters: object) -> None:
+            parts.append(condition)
+            values.extend(parameters)
+
+        if self.conversation_id:
+            add("c.id = ?", self.conversation_id)
+        if self.channels:
+            add(f"c.channel IN ({_marks(self.channels)})", *self.channels)
+        if self.topics:
+            add(f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(self.topics)}))", *self.topics)
+        if self.participants:
+            chosen = _marks(self.participants)
+            add(f"c.number IN (SELECT number FROM participants WHERE participant IN ({chosen}))", *self.participants)
+        for column in ("contact", "group_id", "thread_id", "subject"):
+            if value := getattr(self.party, column):
+                add(f"c.{column} = ?", value)
+        if self.pinned is not None:
+            add("c.pinned = ?", int(self.pinned))
+        if self.updated_after is not None:
+            add("c.update_time >= ?", self.updated_after)
+        if self.updated_before is not None:
+            add("c.update_time < ?", self.updated_before)
+        if self.title:
+            # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by SQLite for ASCII alone.
+            add("instr(casefold(c.title), ?) > 0", self.title.casefold())
+        return " AND ".join(parts) or "1", values
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A conversation in the index: its number here, and how far its transcript is indexed."""
+
+    number: int
+    conversation: Conversation
+    bytes: int = 0
+    lines: int = 0
+
+
+def save(connection: apsw.Connection, number: int | None, before: Conversation | None, after: Conversation) -> int:
+    """Writes a conversation's row, and what else depends on it where that changed. Returns its number."""
+    values = (
+        after.id, after.channel, after.create_time, after.update_time, after.title, after.opening,
+        orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
+        after.message_count, after.manually_named, after.pinned, after.model, after.party.contact,
+        after.party.group_id, after.party.thread_id, after.party.subject, after.usage_total.input,
+        after.usage_total.output, after.cost_total, after.text_bytes, after.compressed_through,
+        after.abbreviated_through,
+    )  # fmt: skip
+    if number is None:
+        connection.execute(_INSERT, values)
+        number = connection.last_insert_rowid()
+        before = None
+    else:
+        connection.execute(_UPDATE, (*values, number))
+    if before is None or before.topics != after.topics:
+        connection.execute("DELETE FROM topics WHERE number = ?", (number,))
+        connection.executemany("INSERT INTO topics VALUES(?, ?)", ((topic, number) for topic in set(after.topics)))
+    if before is None or before.participants != after.participants:
+        connection.execute("DELETE FROM participants WHERE number = ?", (number,))
+        connection.executemany("INSERT INTO participants VALUES(?, ?)", ((name, number) for name in set(after.participants)))
+    notes = (after.abbreviation, after.compression_summary)
+    if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
+        connection.execute("INSERT OR REPLACE INTO notes VALUES(?, ?, ?)", (number, *notes))
+    return number
+
+
+def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
+    """The conversation with its progress, or None."""
+    row = connection.execute(
+        f"{_SELECT.replace('FROM', ', p.bytes, p.lines FROM', 1)} JOIN progress p ON p.number = c.number WHERE c.id = ?",
+        (conversation_id,),
+    ).fetchone()
+    return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1])
+
+
+def select(
+    connection: apsw.Connection,
+    chosen: Filter,
+    limit: int,
+    after: tuple[int, int] | None = None,
+    *,
+    newest_first: bool = True,
+) -> list[Stored]:
+    """The conversations that match, by update time then number, behind the place `after` = (update_time, number)."""
+    where, values = chosen.where()
+    order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
+    if after is not None:
+        where += f" AND (c.update_time, c.number) {comparison} (?, ?)"
+        values += after
+    rows = connection.execute(f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.number {order} LIMIT ?", (*values, limit))
+    return [Stored(row[0], _conversation(row)) for row in rows]
+
+
+def by_number(connection: apsw.Connection, numbers: set[int]) -> dict[int, Conversation]:
+    """The conversations of these numbers. One that is gone is left out."""
+    rows = connection.execute(
+        f"{_SELECT} WHERE c.number IN (SELECT value FROM json_each(?))", (orjson.dumps(list(numbers)).decode(),)
+    )
+    return {row[0]: _conversation(row) for row in rows}
+
+
+def want_abbreviation(connection: apsw.Connection, number: int) -> None:
+    """Queues the conversation's abbreviation: it was switched away from."""
+    connection.execute(
+        "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
+        (number,),
+    )
+
+
+def remove(connection: apsw.Connection, number: int) -> None:
+    """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
+    for table in ("conversations", "notes", "topics", "participants", "progress"):
+        connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+
+
+def _marks(values: tuple[str, ...]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _conversation(row: tuple[Any, ...]) -> Conversation:
+    return Conversation(
+        id=row[1],
+        channel=row[2],
+        create_time=row[3],
+        update_time=row[4],
+        title=row[5],
+        opening=row[6],
+        topics=tuple(orjson.loads(row[7])),
+        participants=tuple(orjson.loads(row[8])),
+        turn_count=row[9],
+        message_count=row[10],
+        manually_named=bool(row[11]),
+        pinned=bool(row[12]),
+        model=row[13],
+        party=Party(*row[14:18]),
+        usage_total=Usage(row[18], row[19]),
+        cost_total=row[20],
+        text_bytes=row[21],
+        compressed_through=row[22],
+        abbreviated_through=row[23],
+        abbreviation=row[24] or "",
+        compression_summary=row[25] or "",
+    )

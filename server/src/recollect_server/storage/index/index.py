@@ -1,0 +1,325 @@
+"""The door of the index: what the floors above may ask of it, in their words. Errors of SQLite become IndexUnavailable here."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Compressed,
+    Conversation,
+    MetaUpdated,
+    TitleAssigned,
+)
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.message import Message
+from recollect_server.storage.index import conversations, requests, search, turns, updates, words
+from recollect_server.storage.index.conversations import Filter, Stored
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.lengths import Lengths
+from recollect_server.storage.index.migrations import expected_tables
+from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.updates import LoggedUpdate, UpdateKind
+from recollect_server.storage.index.words import Term
+from recollect_server.storage.transcript.reader import Line
+
+NAME = "conversations.db"
+
+Removed = dict[str, int]
+"""How many entries were taken out of each place."""
+
+
+class Index:
+    """The index of one space. Safe to call from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database)."""
+        self._database = Database(folder / NAME)
+        self._closed = threading.Event()
+        with self.reading() as connection:
+            self._lengths = Lengths(connection)
+            self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """The reader of this thread, for the modules of this package. Raises IndexUnavailable."""
+        try:
+            yield self._database.read()
+        except apsw.Error as error:
+            raise IndexUnavailable(f"the index cannot answer: {error}") from error
+
+    # What is known ------------------------------------------------------------------------------------------------------
+
+    def find(self, conversation_id: str) -> Stored | None:
+        """A conversation with how far its transcript is indexed, or None."""
+        with self.reading() as connection:
+            return conversations.find(connection, conversation_id)
+
+    def select(
+        self, chosen: Filter, limit: int, after: tuple[int, int] | None = None, *, newest_first: bool = True
+    ) -> list[Stored]:
+        """Conversations by update time then number, behind the place `after`."""
+        with self.reading() as connection:
+            return conversations.select(connection, chosen, limit, after, newest_first=newest_first)
+
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """How far every transcript is indexed: bytes and lines by conversation."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)")
+            return {row[0]: (row[1], row[2]) for row in rows}
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """A request that was carried out before, or None."""
+        with self.reading() as connection:
+            return requests.find(connection, request_id)
+
+    def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
+        """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
+        with self.reading() as connection:
+            found = turns.tail(
+                connection,
+                number,
+                before_turn=before_turn,
+                after_turn=after_turn,
+                max_turns=max_turns,
+                max_tokens=max_tokens,
+            )
+            if found:
+                return found, turns.has_before(connection, number, found[0][0])
+            # Nothing to show: everything there is lies before.
+            return found, after_turn > 0 and turns.count(connection, number) > 0
+
+    def turn_places(self, number: int, first: int, last: int) -> list[Place]:
+        """Where the messages of these turns are."""
+        with self.reading() as connection:
+            return turns.turn_places(connection, number, first, last)
+
+    def places(self, number: int, first: int, last: int) -> list[Place]:
+        """Where the messages of these lines are."""
+        with self.reading() as connection:
+            return turns.places(connection, number, first, last)
+
+    def newest_places(self, number: int, count: int) -> list[Place]:
+        """Where the newest messages of a conversation are, oldest first."""
+        with self.reading() as connection:
+            return turns.newest_places(connection, number, count)
+
+    def cursor_text(self, cursor: int) -> str:
+        """A position in the update log as callers see it: bound to this index."""
+        return f"{self.epoch}-{cursor}" if cursor else ""
+
+    # Search -------------------------------------------------------------------------------------------------------------
+
+    def terms(self, query: str) -> list[Term]:
+        """The words of a query to search for."""
+        with self.reading() as connection:
+            return words.choose_terms(connection, query, self._lengths.messages)
+
+    def tokens(self, text: str) -> list[tuple[int, int, str]]:
+        """The words of a text: first byte, one past the last, stem."""
+        with self.reading() as connection:
+            return words.tokens(connection, text.encode())
+
+    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:
+        """BM25 of the best messages with any of the terms, by id."""
+        with self.reading() as connection:
+            return search.message_scores(connection, terms, scope, limit, within=within)
+
+    def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which conversations have the term (numbers, ascending), and how often."""
+        with self.reading() as connection:
+            return search.conversation_counts(connection, term)
+
+    def lengths(self) -> tuple[NDArray[np.int64], int, float]:
+        """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
+        return self._lengths.read()
+
+    def numbers_in(self, scope: Scope) -> NDArray[np.int64] | None:
+        """The conversations of a scope; None for all."""
+        with self.reading() as connection:
+            return search.numbers_in(connection, scope)
+
+    def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
+        """Those of these messages that exist and lie in the scope."""
+        with self.reading() as connection:
+            return search.showable(connection, ids, scope)
+
+    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
+        """The conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.by_number(connection, numbers)
+
+    def problem(self) -> str:
+        """Why the index cannot be used as it is, or nothing. Looks at the tables, not at every page."""
+        with self.reading() as connection:
+            found = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if missing := expected_tables() - found:
+                return f"tables are missing: {', '.join(sorted(missing))}"
+            return str(connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get or "")
+
+    # What changes -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        number: int | None,
+        before: Conversation | None,
+        after: Conversation,
+        lines: list[Line],
+        *,
+        time: int,
+        log: bool = True,
+    ) -> tuple[int, int]:
+        """Takes in the lines that follow what is indexed, all or none.
+
+        `before` and `after` are what is known without and with them; `number` is None for a conversation that is not indexed
+        yet. `time` is now, for the update log; `log` False leaves that out (a rebuild: nobody's cursor reaches there). Returns the
+        conversation's number and the cursor of its last update (0: none). Raises IndexUnavailable.
+        """
+        messages = [(line, line.entry.content) for line in lines if line.entry and isinstance(line.entry.content, Message)]
+        last = lines[-1]
+        logged = _updates_of(lines, time) if log else []
+        known = _requests_of(after.id, lines)
+
+        def job(connection: apsw.Connection) -> tuple[int, int]:
+            own = conversations.save(connection, number, before, after)
+            if messages:
+                turns.add(connection, own, messages)
+            cursor = 0
+            for update in logged:
+                cursor = updates.add(connection, own, update)
+            for request in known:
+                requests.add(connection, replace(request, cursor=cursor))
+            connection.execute("INSERT OR REPLACE INTO progress VALUES(?, ?, ?)", (own, last.end, last.sequence))
+            return own, cursor
+
+        own, cursor = self._database.write(job)
+        self._lengths.set(own, after.text_bytes, len(messages))
+        return own, cursor
+
+    def want_rebuild(self, reason: str) -> None:
+        """Lets the next start make the index anew."""
+        self._database.write(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,))
+        )
+
+    def remember(self, request: KnownRequest) -> None:
+        """Remembers a request that wrote no line. Raises IndexUnavailable."""
+        self._database.write(lambda connection: requests.add(connection, request))
+
+    def want_abbreviation(self, number: int, request: KnownRequest | None) -> None:
+        """Queues a conversation's abbreviation, and remembers the request that asked for it."""
+
+        def job(connection: apsw.Connection) -> None:
+            conversations.want_abbreviation(connection, number)
+            if request:
+                requests.add(connection, request)
+
+        self._database.write(job)
+
+    def begin_removal(self, number: int, conversation_id: str, time: int) -> Removed:
+        """Takes the conversation itself out: nobody finds it any more. Its messages follow with `remove_messages`."""
+
+        def job(connection: apsw.Connection) -> Removed:
+            conversations.remove(connection, number)
+            removed = {
+                "conversations": 1,
+                "updates": updates.remove(connection, number),
+                "requests": requests.remove(connection, conversation_id),
+            }
+            connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
+            updates.add(connection, number, LoggedUpdate(UpdateKind.DELETED, time, 0, 0, conversation_id))
+            return removed
+
+        removed = self._database.write(job)
+        self._lengths.remove(number)
+        return removed
+
+    def removal(self, conversation_id: str) -> int | None:
+        """The number of a conversation whose removal has begun, or None."""
+        with self.reading() as connection:
+            number: int | None = connection.execute("SELECT number FROM deletions WHERE id = ?", (conversation_id,)).get
+            return number
+
+    def indexed_sequences(self, number: int, after: int, limit: int) -> list[int]:
+        """The lines of a conversation that are indexed messages, behind line `after`."""
+        with self.reading() as connection:
+            return turns.sequences(connection, number, after, limit)
+
+    def remove_messages(self, number: int, messages: list[Message]) -> None:
+        """Takes messages of a conversation out, their words too."""
+        self._database.write(lambda connection: turns.remove(connection, number, messages))
+        self._lengths.count(-len(messages))
+
+    def end_removal(self, number: int) -> None:
+        """The conversation's messages are out: forgets that it was there."""
+        self._database.write(lambda connection: connection.execute("DELETE FROM deletions WHERE number = ?", (number,)))
+
+    def empty_log(self) -> bool:
+        """Cuts the write-ahead log, which may hold text that was deleted. False if a reader was in the way."""
+        try:
+            return self._database.empty_log()
+        except apsw.Error as error:
+            raise IndexUnavailable(f"the index cannot empty its log: {error}") from error
+
+    def close(self) -> None:
+        """Closes the file. Closing twice is harmless."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._database.close()
+
+
+def _updates_of(lines: list[Line], time: int) -> list[LoggedUpdate]:
+    """One update for every batch of messages and for every event, in their order."""
+    logged: list[LoggedUpdate] = []
+    for line in lines:
+        if line.entry is None:
+            continue
+        content, (index, _) = line.entry.content, line.entry.stamp.batch
+        match content:
+            case Message():
+                previous = logged[-1] if logged else None
+                if index > 1 and previous and previous.kind is UpdateKind.MESSAGES:
+                    logged[-1] = replace(previous, last_sequence=line.sequence)
+                else:
+                    logged.append(LoggedUpdate(UpdateKind.MESSAGES, time, line.sequence, line.sequence))
+            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated():
+                logged.append(LoggedUpdate(_kind(content), time, line.sequence, line.sequence))
+            case _:
+                pass
+    return logged
+
+
+def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated) -> UpdateKind:
+    match content:
+        case Began():
+            return UpdateKind.CREATED
+        case TitleAssigned():
+            return UpdateKind.TITLE
+        case Compressed():
+            return UpdateKind.COMPRESSION
+        case Abbreviated():
+            return UpdateKind.ABBREVIATION
+        case MetaUpdated():
+            return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
+
+
+def _requests_of(conversation_id: str, lines: list[Line]) -> list[KnownRequest]:
+    """The requests that wrote these lines, each with its first and last line."""
+    known: dict[str, KnownRequest] = {}
+    for line in lines:
+        if line.entry is None or not (request_id := line.entry.stamp.request_id):
+            continue
+        first = known.get(request_id) or KnownRequest(
+            request_id, line.entry.stamp.request_hash, conversation_id, line.sequence, line.sequence
+        )
+        known[request_id] = replace(first, last_sequence=line.sequence)
+    return list(known.values())

@@ -1,0 +1,86 @@
+"""The history of the index's tables: an ordered list of small steps. `PRAGMA user_version` counts those that were taken.
+
+A message's id is `number << 22 | sequence`: the conversation's number in this index and the message's line. So the messages of
+one conversation are one range of ids, in order, and `id >> 22` is the conversation.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import apsw
+
+SEQUENCE_BITS = 22
+"""4,194,303 lines a conversation; 2,199,023,255,551 conversations."""
+
+
+def _first_tables(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE identity(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+        CREATE TABLE conversations(
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            channel TEXT NOT NULL, create_time INTEGER NOT NULL, update_time INTEGER NOT NULL,
+            title TEXT NOT NULL, opening TEXT NOT NULL, topics TEXT NOT NULL, participants TEXT NOT NULL,
+            turn_count INTEGER NOT NULL, message_count INTEGER NOT NULL,
+            manually_named INTEGER NOT NULL, pinned INTEGER NOT NULL, model TEXT NOT NULL,
+            contact TEXT NOT NULL, group_id TEXT NOT NULL, thread_id TEXT NOT NULL, subject TEXT NOT NULL,
+            usage_input INTEGER NOT NULL, usage_output INTEGER NOT NULL, cost_total REAL NOT NULL,
+            text_bytes INTEGER NOT NULL, compressed_through INTEGER NOT NULL, abbreviated_through INTEGER NOT NULL,
+            abbreviation_wanted INTEGER NOT NULL DEFAULT 0);
+        CREATE INDEX conversations_by_time ON conversations(update_time, number);
+        CREATE INDEX conversations_by_channel ON conversations(channel, update_time, number);
+        -- Long texts have a row of their own, so that an append does not write them again.
+        CREATE TABLE notes(
+            number INTEGER PRIMARY KEY, abbreviation TEXT NOT NULL, compression_summary TEXT NOT NULL);
+        CREATE TABLE topics(topic TEXT, number INTEGER, PRIMARY KEY(topic, number)) WITHOUT ROWID;
+        CREATE TABLE participants(participant TEXT, number INTEGER, PRIMARY KEY(participant, number)) WITHOUT ROWID;
+
+        CREATE TABLE messages(
+            id INTEGER PRIMARY KEY, turn_number INTEGER NOT NULL, time INTEGER NOT NULL,
+            offset INTEGER NOT NULL, length INTEGER NOT NULL, tokens INTEGER NOT NULL);
+        -- The words of the messages, without the text: that is in the transcripts.
+        CREATE VIRTUAL TABLE turns_fts USING fts5(text, content='', tokenize='porter unicode61');
+        CREATE VIRTUAL TABLE turns_vocabulary USING fts5vocab(turns_fts, 'row');
+        CREATE VIRTUAL TABLE turns_occurrences USING fts5vocab(turns_fts, 'instance');
+
+        CREATE TABLE progress(number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, lines INTEGER NOT NULL);
+        CREATE TABLE requests(
+            request_id TEXT PRIMARY KEY, hash TEXT NOT NULL, conversation_id TEXT NOT NULL,
+            first_sequence INTEGER NOT NULL, last_sequence INTEGER NOT NULL,
+            cursor INTEGER NOT NULL, answer TEXT NOT NULL) WITHOUT ROWID;
+        CREATE INDEX requests_by_conversation ON requests(conversation_id);
+        CREATE TABLE updates(
+            cursor INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL, kind TEXT NOT NULL, time INTEGER NOT NULL,
+            first_sequence INTEGER NOT NULL, last_sequence INTEGER NOT NULL, detail TEXT NOT NULL);
+        CREATE INDEX updates_by_conversation ON updates(number);
+        -- Conversations whose messages are being taken out, a part at a time.
+        CREATE TABLE deletions(number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+    """)
+    # Deleted words are taken out of the segments themselves, not only marked.
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
+    # A cursor of another index must not be taken for one of this.
+    connection.execute("INSERT INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),))
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_first_tables,)
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Takes the steps that are missing, each in a transaction. Raises apsw.Error; ValueError for a newer index."""
+    version = connection.pragma("user_version")
+    if version > len(MIGRATIONS):
+        raise ValueError(f"the index is of version {version} and this program knows {len(MIGRATIONS)}")
+    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+        with connection:
+            step(connection)
+            connection.pragma("user_version", number)
+
+
+def expected_tables() -> set[str]:
+    """The names of all tables that a whole index of this version has."""
+    with apsw.Connection(":memory:") as connection:
+        migrate(connection)
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    connection.close()
+    return names

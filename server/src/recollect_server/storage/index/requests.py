@@ -1,0 +1,41 @@
+"""Which requests were answered, so that a repeated one is answered again and stores nothing."""
+
+from dataclasses import dataclass
+
+import apsw
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """A request that was carried out: the lines it wrote (0 to 0: none) and, where no line tells it, its answer."""
+
+    request_id: str
+    hash: str
+    conversation_id: str
+    first_sequence: int = 0
+    last_sequence: int = 0
+    cursor: int = 0
+    answer: str = ""
+
+
+def find(connection: apsw.Connection, request_id: str) -> KnownRequest | None:
+    """The request of this id, or None."""
+    row = connection.execute("SELECT * FROM requests WHERE request_id = ?", (request_id,)).fetchone()
+    return None if row is None else KnownRequest(*row)
+
+
+def add(connection: apsw.Connection, request: KnownRequest) -> None:
+    """Remembers a request. One that is known already (its line was indexed before) is kept as it was."""
+    connection.execute(
+        "INSERT OR IGNORE INTO requests VALUES(?, ?, ?, ?, ?, ?, ?)",
+        (
+            request.request_id, request.hash, request.conversation_id, request.first_sequence, request.last_sequence,
+            request.cursor, request.answer,
+        ),
+    )  # fmt: skip
+
+
+def remove(connection: apsw.Connection, conversation_id: str) -> int:
+    """Forgets a conversation's requests. Returns how many there were."""
+    connection.execute("DELETE FROM requests WHERE conversation_id = ?", (conversation_id,))
+    return connection.changes()

@@ -1,0 +1,121 @@
+"""The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.migrations import SEQUENCE_BITS
+from recollect_server.storage.index.turns import Place, id_range
+from recollect_server.storage.index.words import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to search: conversations, and times in milliseconds (`end` excluded)."""
+
+    conversations: Filter = field(default_factory=Filter)
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that may be shown: where its line is, and when it was said."""
+
+    number: int
+    turn_number: int
+    time: int
+    place: Place
+
+
+def message_scores(
+    connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
+) -> dict[int, float]:
+    """BM25 of the best messages with any of the terms, by id; higher is better. `within` is one conversation's number."""
+    where, values = _conditions(scope)
+    if within is not None:
+        where.append("turns_fts.rowid BETWEEN ? AND ?")
+        values += id_range(within)
+    times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.start is not None or scope.end is not None else ""
+    rows = connection.execute(
+        f"SELECT turns_fts.rowid, -rank FROM turns_fts{times} WHERE turns_fts MATCH ?"
+        f"{''.join(f' AND {part}' for part in where)} ORDER BY rank LIMIT ?",
+        (_any(terms), *values, limit),
+    )
+    return dict(rows)
+
+
+def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of the conversations that have the term, ascending, and how often each has it. Shape [n] each."""
+    if term.prefix:
+        rows = connection.execute(
+            f"SELECT rowid >> {SEQUENCE_BITS}, count(*) FROM turns_fts WHERE turns_fts MATCH ? GROUP BY 1",
+            (term.match,),
+        )
+    else:
+        rows = connection.execute(
+            f"SELECT doc >> {SEQUENCE_BITS}, count(*) FROM turns_occurrences WHERE term = ? GROUP BY 1",
+            (term.stem,),
+        )
+    pairs = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def numbers_in(connection: apsw.Connection, scope: Scope) -> NDArray[np.int64] | None:
+    """The numbers of the conversations in the scope, ascending; None for all."""
+    where, values = scope.conversations.where()
+    if scope.start is not None:
+        where += " AND c.update_time >= ?"
+        values.append(scope.start)
+    if scope.end is not None:
+        where += " AND c.create_time < ?"
+        values.append(scope.end)
+    if where == "1":
+        return None
+    rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
+    return np.fromiter((row[0] for row in rows), dtype=np.int64)
+
+
+def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[int, Found]:
+    """Those of these messages that exist, belong to a conversation that was not deleted, and were said within the scope."""
+    if not ids:
+        return {}
+    times, values = _times(scope)
+    marks = ", ".join("?" * len(ids))
+    rows = connection.execute(
+        f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length FROM messages m JOIN conversations c"
+        f" ON c.number = m.id >> {SEQUENCE_BITS} WHERE m.id IN ({marks}){''.join(f' AND {part}' for part in times)}",
+        (*ids, *values),
+    )
+    mask = (1 << SEQUENCE_BITS) - 1
+    return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5])) for row in rows}
+
+
+def _any(terms: list[Term]) -> str:
+    return " OR ".join(term.match for term in terms)
+
+
+def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
+    parts, values = _times(scope)
+    where, more = scope.conversations.where()
+    if where != "1":
+        parts.append(f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})")
+        values += more
+    return parts, values
+
+
+def _times(scope: Scope) -> tuple[list[str], list[Any]]:
+    parts: list[str] = []
+    values: list[Any] = []
+    if scope.start is not None:
+        parts.append("m.time >= ?")
+        values.append(scope.start)
+    if scope.end is not None:
+        parts.append("m.time < ?")
+        values.append(scope.end)
+    return parts, values

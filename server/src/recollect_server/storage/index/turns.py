@@ -1,0 +1,153 @@
+"""Messages in the index: where each one's line is, which turn it is of, and its words (FTS5).
+
+The words are kept without the text (a contentless table), so taking them out needs the text once more, from the transcript.
+"""
+
+import apsw
+
+from recollect_server.domain.budget import message_tokens, newest_turns
+from recollect_server.domain.message import Message
+from recollect_server.domain.text import segment
+from recollect_server.storage.index.migrations import SEQUENCE_BITS
+from recollect_server.storage.transcript.reader import Line
+
+Place = tuple[int, int, int]
+"""Where a line is: sequence, offset, length in bytes."""
+
+
+def message_id(number: int, sequence: int) -> int:
+    """The message's id in the index."""
+    return number << SEQUENCE_BITS | sequence
+
+
+def id_range(number: int) -> tuple[int, int]:
+    """The first and the last id that messages of this conversation can have."""
+    return message_id(number, 0), message_id(number, (1 << SEQUENCE_BITS) - 1)
+
+
+def searchable_text(message: Message) -> str:
+    """What is indexed of a message: who speaks, where a name says so, and what.
+
+    The bare role is left out: it would stand in every message and find none.
+    """
+    return segment(f"{message.sender}: {message.content}" if message.sender else message.content)
+
+
+def add(connection: apsw.Connection, number: int, lines: list[tuple[Line, Message]]) -> None:
+    """Adds messages, ascending. Adding one again replaces nothing and fails (apsw.ConstraintError)."""
+    connection.executemany(
+        "INSERT INTO messages VALUES(?, ?, ?, ?, ?, ?)",
+        [
+            (message_id(number, line.sequence), m.turn_number, m.timestamp, line.offset, line.length, message_tokens(m))
+            for line, m in lines
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)",
+        [(message_id(number, line.sequence), searchable_text(m)) for line, m in lines],
+    )
+
+
+def remove(connection: apsw.Connection, number: int, messages: list[Message]) -> None:
+    """Takes messages out, their words too. They must be what was added."""
+    connection.executemany(
+        "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
+        [(message_id(number, m.sequence), searchable_text(m)) for m in messages],
+    )
+    connection.executemany("DELETE FROM messages WHERE id = ?", [(message_id(number, m.sequence),) for m in messages])
+
+
+def sequences(connection: apsw.Connection, number: int, after: int, limit: int) -> list[int]:
+    """The sequences of a conversation's messages behind `after`, ascending."""
+    _, last = id_range(number)
+    rows = connection.execute(
+        "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?", (message_id(number, after), last, limit)
+    )
+    return [row[0] - message_id(number, 0) for row in rows]
+
+
+def count(connection: apsw.Connection, number: int) -> int:
+    """How many messages of a conversation are indexed."""
+    return int(connection.execute("SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?", id_range(number)).get)
+
+
+def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
+    """The id of the first message whose turn is `turn` or later; one past the last message if there is none.
+
+    Turn numbers grow with the id, so some twenty look-ups find it in any conversation, without an index on turns.
+    """
+    low, high = id_range(number)
+    last = connection.execute("SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?", (low, high)).get
+    if last is None:
+        return low
+    high = last + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.execute("SELECT id, turn_number FROM messages WHERE id >= ? ORDER BY id LIMIT 1", (middle,)).get
+        if found is None or found[0] > last or found[1] >= turn:
+            high = middle
+        else:
+            low = found[0] + 1
+    return low
+
+
+def tail(
+    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
+) -> list[Place]:
+    """The newest whole turns between two turns (both excluded), as `budget.newest_turns` chooses them, oldest first.
+
+    `before_turn` 0 means the end.
+    """
+    low, high = id_range(number)
+    if before_turn:
+        high = first_of_turn(connection, number, before_turn) - 1
+    rows = connection.execute(
+        "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
+        (low, high),
+    )
+    chosen = newest_turns(
+        ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
+    )
+    return [(row[0] - message_id(number, 0), row[3], row[4]) for row in chosen]
+
+
+def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
+    """The messages of the turns from `first` to `last`, oldest first."""
+    start = first_of_turn(connection, number, first)
+    rows = connection.execute(
+        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+        (start, id_range(number)[1]),
+    )
+    places: list[Place] = []
+    for identity, turn, offset, length in rows:
+        if turn > last:
+            break
+        places.append((identity - message_id(number, 0), offset, length))
+    return places
+
+
+def newest_places(connection: apsw.Connection, number: int, limit: int) -> list[Place]:
+    """The newest messages, oldest first."""
+    rows = connection.execute(
+        "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?",
+        (*id_range(number), limit),
+    )
+    return [(identity - message_id(number, 0), offset, length) for identity, offset, length in rows][::-1]
+
+
+def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
+    """Whether the conversation has a message before this line."""
+    low, _ = id_range(number)
+    return (
+        connection.execute("SELECT 1 FROM messages WHERE id >= ? AND id < ? LIMIT 1", (low, message_id(number, sequence))).get
+        is not None
+    )
+
+
+def places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
+    """The messages whose lines are `first` to `last`."""
+    rows = connection.execute(
+        "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+        (message_id(number, first), message_id(number, last)),
+    )
+    return [(identity - message_id(number, 0), offset, length) for identity, offset, length in rows]

@@ -1,0 +1,82 @@
+"""Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
+
+from dataclasses import dataclass
+
+import apsw
+
+from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.text import UNSPACED_RUN, pairs, segment
+
+_MAX_TERMS = 64
+_MAX_COMMON = 0.15  # a word in more than this share of all messages only costs time, where rarer ones are there
+_MAX_POSTINGS = 100_000  # entries of the index that one query may read, whatever the corpus's size
+_LEAST_TERMS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of a query."""
+
+    word: str
+    """As the query has it, lower-cased."""
+    stem: str
+    """As the index has it."""
+    prefix: bool = False
+    """Any word that begins so: a single character of a script without spaces."""
+
+    @property
+    def match(self) -> str:
+        """The term as FTS5 reads it: one quoted string, in which no character is an operator."""
+        quoted = '"' + self.word.replace('"', '""') + '"'
+        return quoted + "*" if self.prefix else quoted
+
+
+def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -> list[Term]:
+    """The words of a query to search for, the rarest first. Words that no message has are left out.
+
+    Stop words are dropped where anything else is left, and so are words that stand in a large share of all messages; what is
+    left is bounded in number and in the entries of the index that must be read.
+    """
+    found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term))]
+    found.sort(key=lambda pair: (pair[0], pair[1].stem))
+    chosen: list[Term] = []
+    postings = 0
+    for frequency, term in found[:_MAX_TERMS]:
+        postings += frequency
+        too_common = frequency > _MAX_COMMON * total_messages and total_messages > 1000
+        if len(chosen) >= _LEAST_TERMS and (too_common or postings > _MAX_POSTINGS):
+            break
+        chosen.append(term)
+    return chosen
+
+
+def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:
+    """The words of a UTF-8 text: first byte, one past the last byte, stem."""
+    tokeniser = connection.fts5_tokenizer("porter", ["unicode61"])
+    found: list[tuple[int, int, str]] = tokeniser(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)  # type: ignore[assignment]  # apsw's types leave open what its arguments decide
+    return found
+
+
+def _terms(connection: apsw.Connection, query: str) -> list[Term]:
+    text = segment(query).encode()
+    words: dict[str, Term] = {}
+    stops: dict[str, Term] = {}
+    for start, end, stem in tokens(connection, text):
+        word = text[start:end].decode().lower()
+        bucket = stops if word in STOP_WORDS else words
+        bucket.setdefault(stem, Term(word, stem))
+    for run in UNSPACED_RUN.findall(query):
+        # The last character of a run stands alone in the index; of a query it says something only if it is all there is.
+        last = pairs(run)[-1]
+        if len(run) == 1:
+            words[last] = Term(last, last, prefix=True)
+        elif last not in UNSPACED_RUN.findall(query):
+            words.pop(last, None)
+    return list((words or stops).values())
+
+
+def _frequency(connection: apsw.Connection, term: Term) -> int:
+    """How many messages have the term."""
+    if term.prefix:
+        return int(connection.execute("SELECT count(*) FROM turns_fts WHERE turns_fts MATCH ?", (term.match,)).get)
+    return int(connection.execute("SELECT doc FROM turns_vocabulary WHERE term = ?", (term.stem,)).get or 0)

@@ -1,0 +1,10 @@
+"""The transcripts: one append-only JSONL file a conversation, the only truth.
+
+One JSON object a line, UTF-8, ended by a newline. The line's last member is `"crc"`: the CRC-32 (as in zlib) of all the bytes of
+the line before `,"crc"`, in eight lower-case hex digits, so damage is seen, not read. Line 1 is of type `meta`; every other is a
+`turn` (a message) or an `event`. A line's number is the message's `sequence`. Lines that one request wrote carry its `requestId`
+and `requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch which is not whole is seen as torn.
+
+`record` turns an entry into a line and back, `writer` appends, `reader` reads, `repair` mends a tail after a crash, `files`
+knows the folder.
+"""

@@ -1,0 +1,73 @@
+"""The folder of a space: which file is whose, and what makes a change of the folder itself durable."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from recollect_server.domain.ids import is_conversation_id
+
+SUFFIX = ".jsonl"
+DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
+TORN = ".torn"  # what was cut off a transcript's tail
+
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class TranscriptFolder:
+    """`<data-dir>/<space>/conversations`: one `conv-….jsonl` a conversation, beside the index."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def create(self) -> None:
+        """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
+        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(folder.parent)
+
+    def path(self, conversation_id: str) -> Path:
+        """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
+        if not is_conversation_id(conversation_id):
+            raise ValueError("not the name of a conversation")
+        return self.root / f"{conversation_id}{SUFFIX}"
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Every conversation that has a transcript, with the file's size in bytes."""
+        for name, entry in self._entries(SUFFIX):
+            yield name, entry.stat(follow_symlinks=False).st_size
+
+    def deleting(self) -> list[str]:
+        """The conversations whose delete has begun and not ended."""
+        return [name for name, _ in self._entries(SUFFIX + DELETING)]
+
+    def deleting_path(self, conversation_id: str) -> Path:
+        """Where the transcript of a conversation is while it is being deleted."""
+        path = self.path(conversation_id)
+        return path.with_name(path.name + DELETING)
+
+    def torn_path(self, conversation_id: str) -> Path:
+        """Where the cut-off tails of a transcript are kept."""
+        path = self.path(conversation_id)
+        return path.with_name(path.name + TORN)
+
+    def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                name = entry.name.removesuffix(suffix)
+                if name != entry.name and is_conversation_id(name) and entry.is_file(follow_symlinks=False):
+                    yield name, entry
+
+
+def open_transcript(path: Path, flags: int) -> int:
+    """Opens a transcript, never through a link, and not for the processes started later. Raises OSError."""
+    return os.open(path, flags | _OPEN_FLAGS, 0o600)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in the folder (a new file, a rename, a removal) durable. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

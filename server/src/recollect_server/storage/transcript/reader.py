@@ -1,0 +1,80 @@
+"""Reads transcripts: from any line on, or one range of bytes. A damaged line is passed over and named, never raised."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect_server.storage.transcript.files import open_transcript
+from recollect_server.storage.transcript.record import Damaged, Entry, decode
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its number from 1, where it is, and what it says (or why that cannot be read)."""
+
+    sequence: int
+    offset: int
+    length: int
+    """In bytes, with the newline."""
+    entry: Entry | None
+    damage: str = ""
+
+    @property
+    def end(self) -> int:
+        """The offset behind the line."""
+        return self.offset + self.length
+
+
+def scan(path: Path, offset: int = 0, sequence: int = 1) -> Iterator[Line]:
+    """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError."""
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        rest = b""
+        position = offset
+        while chunk := os.pread(handle, _CHUNK, position):
+            position += len(chunk)
+            *whole, rest = (rest + chunk).split(b"\n")
+            for raw in whole:
+                yield line_of(raw, sequence, offset)
+                offset += len(raw) + 1
+                sequence += 1
+    finally:
+        os.close(handle)
+
+
+def read_lines(path: Path, places: list[tuple[int, int, int]]) -> list[Line]:
+    """The lines at `(sequence, offset, length)`, which the index knows. Raises OSError.
+
+    Neighbours are read in one go. A line that is not there any more (the file is shorter) comes back as damaged.
+    """
+    lines: list[Line] = []
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        start = 0
+        while start < len(places):
+            end = start + 1
+            while end < len(places) and places[end][1] - sum(places[end - 1][1:]) in range(_CHUNK):
+                end += 1
+            first, last = places[start], places[end - 1]
+            block = os.pread(handle, last[1] + last[2] - first[1], first[1])
+            for sequence, offset, length in places[start:end]:
+                raw = block[offset - first[1] : offset - first[1] + length]
+                if raw.endswith(b"\n"):
+                    lines.append(line_of(raw[:-1], sequence, offset))
+                else:
+                    lines.append(Line(sequence, offset, length, None, "the line does not end where it did"))
+            start = end
+    finally:
+        os.close(handle)
+    return lines
+
+
+def line_of(raw: bytes, sequence: int, offset: int) -> Line:
+    """The line whose bytes, without the newline, are these."""
+    try:
+        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence))
+    except Damaged as damage:
+        return Line(sequence, offset, len(raw) + 1, None, str(damage))

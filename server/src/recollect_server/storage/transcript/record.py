@@ -1,0 +1,201 @@
+"""A line of a transcript and the entry that it stands for."""
+
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import orjson
+
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Compressed,
+    Content,
+    MetaUpdated,
+    Party,
+    TitleAssigned,
+    Unknown,
+)
+from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.time import from_text, to_text
+
+_SUFFIX = len(b',"crc":"00000000"}')
+
+
+class Damaged(Exception):
+    """The line is not one that this program wrote, or not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Which request wrote a line, and the line's place in its batch (from 1, of how many)."""
+
+    request_id: str = ""
+    request_hash: str = ""
+    batch: tuple[int, int] = (1, 1)
+    draft_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a line says, and who wrote it."""
+
+    content: Content
+    stamp: Stamp = Stamp()
+
+
+def encode(entry: Entry) -> bytes:
+    """The line with its checksum and newline. Raises ValueError for text that is not Unicode (lone surrogates)."""
+    fields = _fields(entry.content)
+    stamp = entry.stamp
+    if stamp.request_id:
+        fields["requestId"] = stamp.request_id
+        fields["requestHash"] = stamp.request_hash
+    if stamp.draft_id:
+        fields["draftId"] = stamp.draft_id
+    if stamp.batch[1] > 1:
+        fields["batch"] = stamp.batch
+    body = orjson.dumps(fields)[:-1]
+    return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
+
+
+def decode(line: bytes, sequence: int) -> Entry:
+    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
+    body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
+    if suffix != b',"crc":"%08x"}' % crc32(body):
+        raise Damaged("the checksum does not fit" if suffix.startswith(b',"crc":"') else "there is no checksum")
+    try:
+        fields = orjson.loads(body + b"}")
+        return Entry(_content(fields, sequence), _stamp(fields))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """A message as it stands in a line, without what only the line knows."""
+    fields: dict[str, Any] = {"role": message.role.value, "content": message.content}
+    if message.timestamp:
+        fields["timestamp"] = to_text(message.timestamp)
+    if message.turn_number:
+        fields["turnNumber"] = message.turn_number
+    if message.thinking_text:
+        fields["thinkingText"] = message.thinking_text
+    if message.usage is not None:
+        fields["usage"] = {"input": message.usage.input, "output": message.usage.output}
+    if message.cost is not None:
+        fields["cost"] = message.cost
+    if message.channel:
+        fields["channel"] = message.channel
+    if message.sender:
+        fields["sender"] = message.sender
+    if message.tool_calls:
+        fields["toolCalls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls]
+    if message.tool_call_id:
+        fields["toolCallId"] = message.tool_call_id
+    if message.attachments:
+        fields["attachments"] = [
+            {"mediaType": a.media_type, "uri": a.uri} | ({"bytesLength": a.bytes_length} if a.bytes_length else {})
+            for a in message.attachments
+        ]
+    if message.metadata is not None:
+        fields["metadata"] = message.metadata
+    return fields
+
+
+def _fields(content: Content) -> dict[str, Any]:
+    match content:
+        case Message():
+            return {"type": "turn"} | message_fields(content)
+        case Began():
+            began: dict[str, Any] = {
+                "type": "meta",
+                "id": content.id,
+                "channel": content.channel,
+                "created": to_text(content.time),
+                "participants": content.participants,
+            }
+            if content.model:
+                began["model"] = content.model
+            if content.party != Party():
+                names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
+                began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
+            return began
+        case TitleAssigned():
+            event: dict[str, Any] = {"event": "title_assigned", "title": content.title, "topics": content.topics}
+        case Compressed():
+            event = {
+                "event": "compression",
+                "compressedThrough": content.compressed_through,
+                "summary": content.summary,
+            }
+        case Abbreviated():
+            event = {"event": "abbreviation", "text": content.text}
+            if content.topics is not None:
+                event["topics"] = content.topics
+        case MetaUpdated():
+            event = {"event": "meta_update"}
+            names = {"title": "title", "manually_named": "manuallyNamed", "model": "model", "pinned": "pinned"}
+            event |= {json: value for field, json in names.items() if (value := getattr(content, field)) is not None}
+        case Unknown():
+            raise ValueError("a line that this version does not know cannot be written by it")
+    return {"type": "event"} | event | {"timestamp": to_text(content.time)}
+
+
+def _stamp(fields: dict[str, Any]) -> Stamp:
+    index, count = fields.get("batch", (1, 1))
+    return Stamp(fields.get("requestId", ""), fields.get("requestHash", ""), (index, count), fields.get("draftId", ""))
+
+
+def _content(fields: dict[str, Any], sequence: int) -> Content:
+    kind = fields["type"]
+    if kind == "turn":
+        return _message(fields, sequence)
+    if kind == "meta":
+        party = fields.get("party", {})
+        return Began(
+            id=fields["id"],
+            channel=fields["channel"],
+            time=from_text(fields["created"]),
+            participants=tuple(fields.get("participants", ())),
+            party=Party(party.get("contact", ""), party.get("groupId", ""), party.get("threadId", ""), party.get("subject", "")),
+            model=fields.get("model", ""),
+        )
+    if kind == "event":
+        return _event(fields)
+    return Unknown()
+
+
+def _event(fields: dict[str, Any]) -> Content:
+    time = from_text(fields["timestamp"])
+    match fields["event"]:
+        case "title_assigned":
+            return TitleAssigned(fields["title"], tuple(fields.get("topics", ())), time)
+        case "compression":
+            return Compressed(fields["compressedThrough"], fields["summary"], time)
+        case "abbreviation":
+            topics = fields.get("topics")
+            return Abbreviated(fields["text"], time, None if topics is None else tuple(topics))
+        case "meta_update":
+            return MetaUpdated(time, fields.get("title"), fields.get("manuallyNamed"), fields.get("model"), fields.get("pinned"))
+        case _:
+            return Unknown()
+
+
+def _message(fields: dict[str, Any], sequence: int) -> Message:
+    usage = fields.get("usage")
+    return Message(
+        role=Role(fields["role"]),
+        content=fields["content"],
+        timestamp=from_text(fields["timestamp"]),
+        sequence=sequence,
+        turn_number=fields["turnNumber"],
+        thinking_text=fields.get("thinkingText", ""),
+        usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),
+        cost=fields.get("cost"),
+        channel=fields.get("channel", ""),
+        sender=fields.get("sender", ""),
+        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in fields.get("toolCalls", ())),
+        tool_call_id=fields.get("toolCallId", ""),
+        attachments=tuple(Attachment(a["mediaType"], a["uri"], a.get("bytesLength", 0)) for a in fields.get("attachments", ())),
+        metadata=fields.get("metadata"),
+    )

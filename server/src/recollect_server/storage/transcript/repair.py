@@ -1,0 +1,93 @@
+"""Mends the tail of a transcript after a crash.
+
+Only a tail is mended: an append that was never acknowledged may have left an unended line, a damaged last line (the pages of one
+write reach the disk in any order), or a batch of which the last lines are missing. They are cut off into `<name>.torn`, and what
+was cut is reported. A damaged line with good ones behind it is damage to something acknowledged: it stays where it is, readers
+pass over it, and nothing here touches it.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect_server.storage.transcript.files import open_transcript, sync_folder
+from recollect_server.storage.transcript.reader import Line, line_of, scan
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """What was cut off: how many bytes, and why."""
+
+    bytes_cut: int
+    reason: str
+
+
+def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1) -> TornTail | None:
+    """Cuts a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins there) are known to be whole.
+
+    A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. Raises OSError.
+    """
+    size = path.stat().st_size
+    good, why = _good_end(path, offset, sequence, size)
+    if good == size and not why:
+        return None
+    handle = open_transcript(path, os.O_RDWR)
+    try:
+        if good > size:  # only the newline was missing
+            os.pwrite(handle, b"\n", size)
+            os.fsync(handle)
+            return None
+        _keep(torn, os.pread(handle, size - good, good))
+        os.ftruncate(handle, good)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return TornTail(size - good, why)
+
+
+def _good_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str]:
+    """Where the whole batches end (one past the end of the file: its newline is missing), and why there."""
+    good, why = offset, ""
+    batch: list[Line] = []
+    end = offset
+    for line in scan(path, offset, sequence):
+        end, sequence = line.end, line.sequence + 1
+        if line.entry is None:
+            batch.append(line)
+            why = why or line.damage
+            continue
+        index, count = line.entry.stamp.batch
+        if index == 1:
+            # What came before is complete, or damaged in the middle of the file: no longer a tail.
+            good, why, batch = line.offset, "", []
+        batch.append(line)
+        if index == count:
+            good, why, batch = line.end, "", []
+        else:
+            why = why or f"only {index} of the {count} lines of a batch are there"
+    if end == size:
+        return (good, why) if good < size else (size, "")
+    tail = _tail(path, end, size)
+    last = line_of(tail, sequence, end)
+    if last.entry is not None and last.entry.stamp.batch[0] == last.entry.stamp.batch[1]:
+        return size + 1, ""
+    return good, "the last line is not ended"
+
+
+def _tail(path: Path, start: int, size: int) -> bytes:
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        return os.pread(handle, size - start, start)
+    finally:
+        os.close(handle)
+
+
+def _keep(torn: Path, data: bytes) -> None:
+    """Adds the cut bytes to those cut before, durable before the transcript is cut."""
+    handle = open_transcript(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_folder(torn.parent)

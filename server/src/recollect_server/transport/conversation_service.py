@@ -1,0 +1,244 @@
+"""ConversationService: check, call, convert, return."""
+
+import grpc
+from recollect.v1 import conversation_service_pb2 as api
+
+from recollect_server.domain.errors import InvalidField
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.working_context import Loaded, WorkingContext
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.transport.checks import Checks, Limits
+from recollect_server.transport.convert import (
+    conversation_to,
+    message_from,
+    message_to,
+    optional_milliseconds,
+    party_from,
+    timestamp,
+)
+from recollect_server.transport.pages import place_of, token_of
+
+_MAX_SUMMARY = 1 << 20
+_MAX_ABBREVIATION = 16 * 1024
+_MAX_TURNS = 1000
+
+
+class ConversationHandlers:
+    """The handlers of ConversationService. What is not here is not built yet."""
+
+    def __init__(self, conversations: Conversations, working_context: WorkingContext, limits: Limits) -> None:
+        self._conversations = conversations
+        self._working_context = working_context
+        self._limits = limits
+
+    def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
+        """Begins a conversation."""
+        checks = Checks()
+        checks.label("channel", request.channel, required=True)
+        checks.names("participants", list(request.participants))
+        checks.party("party", request.party)
+        checks.text("model", request.model, most=128)
+        checks.request_id(request.request_id)
+        if request.HasField("create_time"):
+            checks.moment("create_time", request.create_time)
+        checks.done()
+        conversation = self._conversations.create(
+            channel=request.channel,
+            participants=tuple(request.participants),
+            party=party_from(request.party),
+            model=request.model,
+            create_time=optional_milliseconds(request, "create_time"),
+            request_id=request.request_id,
+        )
+        return api.CreateResponse(conversation=conversation_to(conversation))
+
+    def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
+        """What is known of a conversation."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.done()
+        return api.GetResponse(conversation=conversation_to(self._conversations.get(request.conversation_id)))
+
+    def List(self, request: api.ListRequest, context: grpc.ServicerContext) -> api.ListResponse:
+        """A page of conversations."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        for index, channel in enumerate(request.channels):
+            checks.label(f"channels[{index}]", channel, required=True)
+        checks.topics("topics", list(request.topics), most=64)
+        checks.party("party", request.party)
+        checks.span(
+            ("updated_after", "updated_before"),
+            request.updated_after if request.HasField("updated_after") else None,
+            request.updated_before if request.HasField("updated_before") else None,
+        )
+        checks.text("query", request.query, most=256)
+        checks.done()
+        chosen = Filter(
+            channels=tuple(request.channels),
+            topics=tuple(request.topics),
+            party=party_from(request.party),
+            pinned=request.pinned if request.HasField("pinned") else None,
+            updated_after=optional_milliseconds(request, "updated_after"),
+            updated_before=optional_milliseconds(request, "updated_before"),
+            title=request.query,
+        )
+        size = min(request.page_size or 50, 500)
+        page = self._conversations.page(chosen, size, place_of(request, request.page_token))
+        return api.ListResponse(
+            conversations=[conversation_to(c) for c in page.conversations],
+            next_page_token=token_of(request, page.next),
+        )
+
+    def Load(self, request: api.LoadRequest, context: grpc.ServicerContext) -> api.LoadResponse:
+        """The newest turns of a conversation."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        checks.label("channel", request.channel, required=not request.conversation_id)
+        for name in ("max_turns", "max_tokens", "before_turn"):
+            checks.not_negative(name, getattr(request, name))
+        checks.done()
+        conversation_id = request.conversation_id or self._working_context.most_recent(request.channel)
+        if conversation_id is None:
+            return api.LoadResponse()
+        loaded = self._working_context.load(
+            conversation_id,
+            max_turns=min(request.max_turns, _MAX_TURNS),
+            max_tokens=request.max_tokens,
+            before_turn=request.before_turn,
+        )
+        if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
+            raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
+        answer = api.LoadResponse()
+        _fill(answer, loaded)
+        return answer
+
+    def AppendTurn(self, request: api.AppendTurnRequest, context: grpc.ServicerContext) -> api.AppendTurnResponse:
+        """Appends messages, all or none."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.request_id(request.request_id)
+        checks.text("draft_id", request.draft_id, most=128)
+        checks.not_negative("expected_turn", request.expected_turn)
+        checks.messages(list(request.messages), self._limits)
+        checks.done()
+        appended = self._conversations.append(
+            request.conversation_id,
+            [message_from(message) for message in request.messages],
+            request_id=request.request_id,
+            expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
+            draft_id=request.draft_id,
+        )
+        return api.AppendTurnResponse(
+            conversation=conversation_to(appended.conversation),
+            messages=[message_to(message) for message in appended.messages],
+            turn_number=appended.messages[-1].turn_number if appended.messages else 0,
+            cursor=appended.cursor,
+            duplicate=appended.duplicate,
+        )
+
+    def Switch(self, request: api.SwitchRequest, context: grpc.ServicerContext) -> api.SwitchResponse:
+        """Leaves one conversation and loads another."""
+        checks = Checks()
+        checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
+        checks.conversation_id("to_conversation_id", request.to_conversation_id, required=False)
+        checks.not_negative("max_turns", request.max_turns)
+        checks.request_id(request.request_id)
+        if not request.from_conversation_id and not request.to_conversation_id:
+            checks.refuse("to_conversation_id", "is required where from_conversation_id is unset")
+        checks.done()
+        answer = api.SwitchResponse()
+        if request.to_conversation_id:
+            turns = min(request.max_turns, _MAX_TURNS)
+            _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+        if request.from_conversation_id and request.from_conversation_id != request.to_conversation_id:
+            self._conversations.leave(
+                request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id
+            )
+        return answer
+
+    def Rename(self, request: api.RenameRequest, context: grpc.ServicerContext) -> api.RenameResponse:
+        """Names a conversation."""
+        title = request.title.strip()
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.text("title", title, least=1, most=80)
+        if any(character in title for character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
+            checks.refuse("title", "is not on one line")
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
+        return api.RenameResponse(conversation=conversation_to(conversation))
+
+    def SetModel(self, request: api.SetModelRequest, context: grpc.ServicerContext) -> api.SetModelResponse:
+        """Sets the model that answers."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.text("model", request.model, most=128)
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.set_model(request.conversation_id, request.model, request.request_id)
+        return api.SetModelResponse(conversation=conversation_to(conversation))
+
+    def RecordCompression(
+        self, request: api.RecordCompressionRequest, context: grpc.ServicerContext
+    ) -> api.RecordCompressionResponse:
+        """Records a compression."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        if request.compressed_through < 1:
+            checks.refuse("compressed_through", f"is {request.compressed_through}; turns begin with 1")
+        _check_bytes(checks, "summary", request.summary, _MAX_SUMMARY)
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.record_compression(
+            request.conversation_id, request.compressed_through, request.summary, request.request_id
+        )
+        return api.RecordCompressionResponse(conversation=conversation_to(conversation))
+
+    def RecordAbbreviation(
+        self, request: api.RecordAbbreviationRequest, context: grpc.ServicerContext
+    ) -> api.RecordAbbreviationResponse:
+        """Records notes that the caller wrote."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        _check_bytes(checks, "text", request.text, _MAX_ABBREVIATION)
+        checks.topics("topics", list(request.topics))
+        checks.request_id(request.request_id)
+        checks.done()
+        conversation = self._conversations.record_abbreviation(
+            request.conversation_id, request.text, tuple(dict.fromkeys(request.topics)), request.request_id
+        )
+        return api.RecordAbbreviationResponse(conversation=conversation_to(conversation))
+
+    def Delete(self, request: api.DeleteRequest, context: grpc.ServicerContext) -> api.DeleteResponse:
+        """Removes a conversation for good."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.request_id(request.request_id)
+        checks.done()
+        receipt = self._conversations.delete(request.conversation_id, request.request_id)
+        return api.DeleteResponse(
+            conversation_id=receipt.conversation_id,
+            removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
+            delete_time=timestamp(receipt.time),
+        )
+
+
+def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:
+    if loaded.conversation is not None:
+        answer.conversation.CopyFrom(conversation_to(loaded.conversation))
+    answer.messages.extend(message_to(message) for message in loaded.turns.messages)
+    answer.has_more = loaded.has_more
+    answer.compression_summary = loaded.compression_summary
+    answer.damaged_lines = loaded.turns.damaged
+
+
+def _check_bytes(checks: Checks, name: str, value: str, most: int) -> None:
+    size = len(value.encode())
+    if not value.strip():
+        checks.refuse(name, "is empty")
+    elif size > most:
+        checks.refuse(name, f"has {size} bytes; at most {most} are allowed")
+    elif "\0" in value:
+        checks.refuse(name, "holds the character NUL")

@@ -1,0 +1,145 @@
+"""The door around every handler: reads the request, runs the handler, turns what went wrong into a status, logs one line.
+
+The line names the method, the code, the milliseconds and the conversation; never what was said.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import grpc
+import structlog
+from google.protobuf import empty_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtoMessage
+from google.protobuf.unknown_fields import UnknownFieldSet
+from google.rpc import status_pb2
+from grpc_status import rpc_status
+from ulid import ULID
+
+from recollect_server.domain.errors import NotYetImplemented, RecollectError
+from recollect_server.transport.errors import internal, malformed, status_of
+
+log = structlog.get_logger("recollect.calls")
+
+Handler = Callable[[Any, grpc.ServicerContext], ProtoMessage]
+
+
+class Malformed:
+    """Bytes that are not the message expected. Reading them must not raise: grpcio would answer without a reason."""
+
+    def __init__(self, data: bytes, expected: Descriptor, error: DecodeError) -> None:
+        self.status = malformed(*_what_is_wrong(data, expected, error))
+
+
+def unary(method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler | None) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The handler of a unary method, within the door; None: the method is not built yet."""
+    name = f"{method.containing_service.name}.{method.name}"
+
+    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
+        began = time.perf_counter()
+        answer, failed = _run(name, handler, request, context)
+        _log(name, request, answer, failed, time.perf_counter() - began)
+        if failed is not None:
+            context.abort_with_status(rpc_status.to_status(failed))
+        return cast(ProtoMessage, answer)
+
+    return grpc.unary_unary_rpc_method_handler(
+        call, request_deserializer=_reader(request_type), response_serializer=lambda answer: answer.SerializeToString()
+    )
+
+
+def stream_not_built(method: MethodDescriptor, request_type: type[ProtoMessage]) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The handler of a streaming method that is not built yet."""
+    name = f"{method.containing_service.name}.{method.name}"
+
+    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> Iterator[ProtoMessage]:
+        _, failed = _run(name, None, request, context)
+        assert failed is not None
+        _log(name, request, None, failed, 0.0)
+        context.abort_with_status(rpc_status.to_status(failed))
+        yield from ()
+
+    return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type))
+
+
+def _run(
+    name: str, handler: Handler | None, request: ProtoMessage | Malformed, context: grpc.ServicerContext
+) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
+    if isinstance(request, Malformed):
+        return None, request.status
+    try:
+        if handler is None:
+            raise NotYetImplemented(name)
+        return handler(request, context), None
+    except RecollectError as error:
+        return None, status_of(error)
+    except Exception:  # the end of the error table: what nobody foresaw is logged whole and answered without its text
+        log_id = str(ULID())
+        log.exception("fault", method=name, log_id=log_id)
+        return None, internal(log_id)
+
+
+def _log(
+    name: str,
+    request: ProtoMessage | Malformed,
+    answer: ProtoMessage | None,
+    failed: status_pb2.Status | None,
+    seconds: float,
+) -> None:
+    code = "OK" if failed is None else _CODES[failed.code]
+    fields: dict[str, Any] = {"method": name, "code": code, "ms": round(seconds * 1000, 2)}
+    conversation = getattr(request, "conversation_id", "") or getattr(getattr(answer, "conversation", None), "id", "")
+    if conversation:
+        fields["conversation"] = conversation[:64]
+    if failed is not None:
+        fields["reason"] = failed.message[:300]
+    log.info("call", **fields)
+
+
+_CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+
+
+def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage | Malformed]:
+    def read(data: bytes) -> ProtoMessage | Malformed:
+        try:
+            return request_type.FromString(data)
+        except DecodeError as error:
+            return Malformed(data, cast(Descriptor, request_type.DESCRIPTOR), error)
+
+    return read
+
+
+def _what_is_wrong(data: bytes, expected: Descriptor, error: DecodeError) -> tuple[str, str]:
+    """What is wrong with bytes that could not be read, and the path of the field where it can be told."""
+    field = _not_utf8(data, expected, "")
+    if field:
+        return "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)", field
+    return f"the request is not a {expected.name}: {error}", ""
+
+
+def _not_utf8(data: bytes, expected: Descriptor, path: str) -> str:
+    """The path of the first text that is not UTF-8, or nothing."""
+    try:
+        found = UnknownFieldSet(empty_pb2.Empty.FromString(data))
+    except DecodeError:
+        return ""
+    seen: dict[str, int] = {}
+    for index in range(len(found)):
+        unknown = found[index]
+        field = expected.fields_by_number.get(unknown.field_number)
+        if field is None or not isinstance(unknown.data, bytes):
+            continue
+        name = f"{path}{field.name}"
+        if field.is_repeated:
+            place = seen[name] = seen.get(name, -1) + 1
+            name = f"{name}[{place}]"
+        if field.type == FieldDescriptor.TYPE_STRING:
+            try:
+                unknown.data.decode()
+            except UnicodeDecodeError:
+                return name
+        elif field.message_type is not None and (inner := _not_utf8(unknown.data, field.message_type, f"{name}.")):
+            return inner
+    return ""

@@ -1,0 +1,44 @@
+"""Page tokens: where the next page begins, bound to the question it belongs to. Opaque to callers."""
+
+import base64
+import binascii
+import hashlib
+
+from google.protobuf.message import Message as ProtoMessage
+
+from recollect_server.domain.errors import InvalidPageToken
+
+Place = tuple[int, int]
+
+
+def token_of(request: ProtoMessage, place: Place | None) -> str:
+    """The token for the page behind a place; empty for none."""
+    if place is None:
+        return ""
+    text = f"{place[0]}.{place[1]}.{_question(request)}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(request: ProtoMessage, token: str) -> Place | None:
+    """The place that a token names; None without one. Raises InvalidPageToken."""
+    if not token:
+        return None
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+        first, second, question = text.split(".")
+        place = int(first), int(second)
+    except (binascii.Error, ValueError):
+        raise InvalidPageToken from None
+    if question != _question(request) or not all(abs(part) < 1 << 62 for part in place):
+        raise InvalidPageToken
+    return place
+
+
+def _question(request: ProtoMessage) -> str:
+    """A hash of the request but for where it stands: the method's name and its filters."""
+    bare = type(request)()
+    bare.CopyFrom(request)
+    for name in ("page_token", "page_size"):
+        bare.ClearField(name)
+    text = request.DESCRIPTOR.full_name.encode() + bare.SerializeToString(deterministic=True)
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -1,0 +1,106 @@
+"""Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it without losing a call."""
+
+import threading
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from recollect.v1 import (
+    channel_service_pb2,
+    conversation_service_pb2,
+    external_communication_service_pb2,
+    recall_service_pb2,
+)
+
+from recollect_server.transport.handling import stream_not_built, unary
+
+SERVICES: tuple[ServiceDescriptor, ...] = (
+    conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
+    recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"],
+    channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"],
+    external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
+)
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How the server listens."""
+
+    listen: str
+    """`host:port` (port 0: any free one) or `unix:PATH`."""
+    threads: int
+    max_request_bytes: int
+    reflection: bool
+
+
+class Server:
+    """A gRPC server that is not started yet, then listens, then is stopped once."""
+
+    def __init__(self, handlers: dict[str, Any], options: ServerOptions) -> None:
+        """`handlers` has the handlers of each service that has any, by the service's short name."""
+        self._options = options
+        self._health = health.HealthServicer()
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(options.threads, thread_name_prefix="call"),
+            options=[
+                ("grpc.max_receive_message_length", options.max_request_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # else a second server binds the same port and takes half of the calls
+                ("grpc.max_metadata_size", 16 * 1024),
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        for service in SERVICES:
+            self._server.add_generic_rpc_handlers((_generic(service, handlers.get(service.name)),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = [service.full_name for service in SERVICES]
+        for name in ("", *names):
+            self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+        if options.reflection:
+            reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        self._stopped = threading.Event()
+
+    def start(self) -> str:
+        """Listens, and returns the address to call. Raises CannotListen."""
+        listen = self._options.listen
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise CannotListen(f"cannot listen on {listen}: is another server there? ({error})") from error
+        self._server.start()
+        for name in ("", *(service.full_name for service in SERVICES)):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+
+    def stop(self, grace: float) -> None:
+        """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace).wait()
+        self._stopped.set()
+
+    def wait(self) -> None:
+        """Returns once the server was stopped."""
+        self._stopped.wait()
+
+
+def _generic(service: ServiceDescriptor, handlers: Any) -> grpc.GenericRpcHandler:
+    methods: dict[str, "grpc.RpcMethodHandler[Any, Any]"] = {}
+    for method in service.methods:
+        request_type = GetMessageClass(method.input_type)
+        if method.server_streaming:
+            methods[method.name] = stream_not_built(method, request_type)
+        else:
+            methods[method.name] = unary(method, request_type, getattr(handlers, method.name, None))
+    return grpc.method_handlers_generic_handler(service.full_name, methods)

@@ -1,0 +1,171 @@
+"""Connecting, closing, and what goes with every call."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+import recollect
+from recollect._shared import channel
+from recollect.v1 import recall_service_pb2 as recall_pb
+
+from tests.client.conftest import Scripted
+
+CONVERSATION = "conv-01HQ0000000000000000000000"
+
+
+def test_closing_twice_is_harmless_and_a_call_afterwards_is_refused(scripted: Scripted) -> None:
+    client = recollect.Client(scripted.target)
+    with client as same:
+        assert same is client
+    client.close()
+    client.close()
+    with pytest.raises(recollect.ClientClosed):
+        client.conversations.get(CONVERSATION)
+    assert scripted.seen == []
+
+
+async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) -> None:
+    client = recollect.AsyncClient(scripted.target)
+    await client.conversations.get(CONVERSATION)
+    await client.close()
+    await client.close()
+    with pytest.raises(recollect.ClientClosed):
+        await client.conversations.get(CONVERSATION)
+    assert len(scripted.seen) == 1
+
+
+async def test_an_async_client_that_was_never_used_can_be_closed() -> None:
+    async with recollect.AsyncClient("127.0.0.1:1") as client:
+        assert repr(client) == "<AsyncClient of 127.0.0.1:1>"
+
+
+def test_closing_ends_a_call_that_runs_in_another_thread(scripted: Scripted) -> None:
+    scripted.hang.clear()
+    client = recollect.Client(scripted.target)
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            client.conversations.get(CONVERSATION)
+        except recollect.RecollectError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert scripted.arrived.wait(10)
+    client.close()
+    thread.join(10)
+    assert [type(error) for error in raised] == [recollect.ClientClosed]
+
+
+async def test_closing_ends_a_call_of_another_task_without_cancelling_the_task(scripted: Scripted) -> None:
+    scripted.hang.clear()
+    client = recollect.AsyncClient(scripted.target)
+    task = asyncio.create_task(client.conversations.get(CONVERSATION))
+    assert await asyncio.to_thread(scripted.arrived.wait, 10)
+    await client.close()
+    with pytest.raises(recollect.ClientClosed):
+        await task
+
+
+async def test_a_task_that_is_cancelled_hears_of_it(scripted: Scripted) -> None:
+    scripted.hang.clear()
+    async with recollect.AsyncClient(scripted.target) as client:
+        task = asyncio.create_task(client.conversations.get(CONVERSATION))
+        assert await asyncio.to_thread(scripted.arrived.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_an_async_client_can_be_made_before_there_is_an_event_loop(scripted: Scripted) -> None:
+    client = recollect.AsyncClient(scripted.target)
+
+    async def use() -> None:
+        async with client:
+            await client.conversations.get(CONVERSATION)
+
+    asyncio.run(use())
+    assert scripted.methods == ["Get"]
+
+
+def test_a_unix_socket_is_a_target(scripted: Scripted, tmp_path: Path) -> None:
+    with recollect.Client(f"unix:{tmp_path / 'socket'}") as client:
+        client.conversations.get(CONVERSATION)
+    assert scripted.methods == ["Get"]
+
+
+async def test_a_unix_socket_is_a_target_of_the_async_client(scripted: Scripted, tmp_path: Path) -> None:
+    async with recollect.AsyncClient(f"unix:{tmp_path / 'socket'}") as client:
+        await client.conversations.get(CONVERSATION)
+    assert scripted.methods == ["Get"]
+
+
+@pytest.mark.parametrize("target", ["", " 127.0.0.1:1", "http://127.0.0.1:50051", "grpc://localhost:1"])
+def test_a_target_that_is_no_address_is_refused(target: str) -> None:
+    with pytest.raises(recollect.InvalidArgument, match=r"127\.0\.0\.1:50051"):
+        recollect.Client(target)
+    with pytest.raises(recollect.InvalidArgument):
+        recollect.AsyncClient(target)
+
+
+def test_the_token_goes_with_every_call(scripted: Scripted) -> None:
+    with recollect.Client(scripted.target, token="s3cret") as client:  # noqa: S106
+        client.conversations.get(CONVERSATION)
+        client.recall.search("disk")
+        assert "s3cret" not in repr(client)
+    assert [seen.metadata["authorization"] for seen in scripted.seen] == ["Bearer s3cret"] * 2
+
+
+def test_without_a_token_none_is_sent(scripted: Scripted) -> None:
+    with recollect.Client(scripted.target) as client:
+        client.conversations.get(CONVERSATION)
+    assert "authorization" not in scripted.seen[0].metadata
+
+
+async def test_the_token_goes_with_every_async_call(scripted: Scripted) -> None:
+    async with recollect.AsyncClient(scripted.target, token="s3cret") as client:  # noqa: S106
+        await client.conversations.get(CONVERSATION)
+    assert scripted.seen[0].metadata["authorization"] == "Bearer s3cret"
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "schlüssel"])
+def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(token: str) -> None:
+    with pytest.raises(recollect.InvalidArgument) as caught:
+        recollect.Client(token=token)
+    assert caught.value.violations[0].field == "token"
+    assert not token or token not in str(caught.value)
+
+
+def test_an_answer_beyond_grpcs_own_limit_arrives(scripted: Scripted, scripted_client: recollect.Client) -> None:
+    large = "x" * (5 * 1024 * 1024)
+    scripted.script = [recall_pb.FetchContextResponse(conversation_name=large)]
+    assert scripted_client.recall.fetch_context(CONVERSATION, (1, 2)).conversation_name == large
+
+
+def test_a_proxy_of_the_environment_is_not_used(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    with recollect.Client(scripted.target, retry=None) as client:
+        client.conversations.get(CONVERSATION)
+    assert scripted.methods == ["Get"]
+
+
+def test_grpcs_own_retries_are_off() -> None:
+    assert ("grpc.enable_retries", 0) in channel.CHANNEL_OPTIONS
+
+
+def test_threads_share_one_client(scripted: Scripted, scripted_client: recollect.Client) -> None:
+    barrier = threading.Barrier(8)
+
+    def call() -> None:
+        barrier.wait(10)
+        scripted_client.recall.recent(limit=1)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert scripted.methods == ["Recent"] * 8

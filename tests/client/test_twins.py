@@ -1,0 +1,118 @@
+"""The sync and the async client are twins that differ in `await`."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import recollect
+from recollect._async import client as async_client
+from recollect._async import conversations as async_conversations
+from recollect._async import recall as async_recall
+from recollect._sync import client as sync_client
+from recollect._sync import conversations as sync_conversations
+from recollect._sync import recall as sync_recall
+from recollect.v1 import conversation_service_pb2, recall_service_pb2
+
+TWINS = [
+    (sync_client.Client, async_client.AsyncClient),
+    (sync_conversations.Conversations, async_conversations.Conversations),
+    (sync_recall.Recall, async_recall.Recall),
+]
+LATER = {
+    "StreamUpdates",
+    "PublishDelta",
+    "BuildContext",
+    "ListTierTransitions",
+    "ListAnchors",
+    "SetAnchor",
+    "DeleteAnchor",
+}
+
+
+def public_methods(kind: type) -> list[str]:
+    return [name for name, member in vars(kind).items() if inspect.isfunction(member) and not name.startswith("_")]
+
+
+def without_await(text: str) -> str:
+    text = re.sub(r"\b(await|async) ", "", text)
+    text = text.replace("AsyncClient", "Client").replace("AsyncIterator", "Iterator")
+    return text.replace("asyncio.sleep", "time.sleep").replace("Awaitable[object]", "object")
+
+
+PAIRS = [
+    pytest.param(getattr(sync, name), getattr(twin, name), id=f"{sync.__name__}.{name}")
+    for sync, twin in TWINS
+    for name in [*public_methods(sync), "__init__"]
+]
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_have_the_same_public_methods(sync: type, twin: type) -> None:
+    assert public_methods(sync) == public_methods(twin) != []
+
+
+@pytest.mark.parametrize(("sync", "twin"), PAIRS)
+def test_twins_have_the_same_signature(sync: object, twin: object) -> None:
+    ours, theirs = inspect.signature(sync), inspect.signature(twin)  # type: ignore[arg-type]
+    assert list(ours.parameters) == list(theirs.parameters)
+    for name, parameter in ours.parameters.items():
+        other = theirs.parameters[name]
+        assert parameter.kind == other.kind
+        if name in {"self", "invoker", "sleep"}:
+            continue
+        assert (parameter.default, parameter.annotation) == (other.default, other.annotation), name
+    assert without_await(str(theirs.return_annotation)) == str(ours.return_annotation)
+
+
+@pytest.mark.parametrize(("sync", "twin"), [pair for pair in PAIRS if not str(pair.id).endswith("__init__")])
+def test_twins_have_the_same_docstring_with_an_example(sync: object, twin: object) -> None:
+    assert sync.__doc__
+    assert without_await(twin.__doc__ or "") == sync.__doc__
+    assert ">>> " in sync.__doc__
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_differ_in_await_alone(sync: type, twin: type) -> None:
+    def body(kind: type) -> list[str]:
+        tree = ast.parse(Path(inspect.getfile(kind)).read_text())
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        text = without_await("\n".join(map(ast.unparse, classes)))
+        text = text.replace("__aenter__", "__enter__").replace("__aexit__", "__exit__")
+        text = re.sub(r"for conversation in page:\s+yield conversation", "yield from page", text)
+        return text.replace("Tasks of one event loop may share", "Threads may share").splitlines()
+
+    assert body(twin) == body(sync)
+
+
+@pytest.mark.parametrize(
+    ("service", "group"),
+    [
+        (conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"], sync_conversations.Conversations),
+        (recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"], sync_recall.Recall),
+    ],
+    ids=["conversations", "recall"],
+)
+def test_every_rpc_has_its_method(service: object, group: type) -> None:
+    names = {method.name for method in service.methods} - LATER  # type: ignore[attr-defined]
+    snake = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names}
+    assert set(public_methods(group)) - {"list_page"} == snake
+
+
+def test_every_public_name_is_exported_and_has_a_docstring() -> None:
+    assert sorted(recollect.__all__) == sorted({*recollect.__all__, *recollect.errors.__all__})
+    for name in recollect.__all__:
+        assert (getattr(recollect, name).__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize("module", ["conversation", "message", "recall"])
+def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
+    package = Path(recollect.__file__).parent / "_types" / f"{module}.py"
+    for node in ast.parse(package.read_text()).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for attribute, after in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(attribute, ast.AnnAssign | ast.Assign):
+                documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                assert documented, f"{node.name}: {ast.unparse(attribute)}"

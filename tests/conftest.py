@@ -1,0 +1,107 @@
+"""What the tests share: a real server on a real port over a temporary folder, and clients of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from recollect import Client
+from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
+
+from recollect_server import app
+from recollect_server.settings import Settings
+
+
+class MovableClock:
+    """A clock that stands still until a test moves it. Milliseconds since 1970."""
+
+    def __init__(self, now: int = 1_790_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def move(self, milliseconds: int) -> None:
+        self.now += milliseconds
+
+
+@dataclass
+class RunningServer:
+    """A server that listens, with what a test needs to look behind it."""
+
+    app: app.App
+    clock: MovableClock
+    settings: Settings
+    stopped: bool = False
+
+    def stop(self) -> None:
+        """Stops it as Ctrl-C does. Stopping twice is harmless."""
+        if not self.stopped:
+            self.stopped = True
+            self.app.stop()
+
+    @property
+    def target(self) -> str:
+        return self.app.address
+
+    @property
+    def data_dir(self) -> Path:
+        return self.app.data_dir
+
+    @property
+    def folder(self) -> Path:
+        return self.data_dir / self.settings.space / "conversations"
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., RunningServer]]:
+    """Starts servers, by default over one temporary folder; those still running at the end are stopped."""
+    running: list[RunningServer] = []
+
+    def start(**settings: Any) -> RunningServer:
+        values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
+        chosen = Settings.load(None, values)
+        server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
+        running.append(server)
+        return server
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture
+def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+    """A server over an empty folder."""
+    return start_server()
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    """A client of `server`."""
+    with Client(server.target) as connected:
+        yield connected
+
+
+@dataclass
+class Stubs:
+    """The generated stubs, for what a well-behaved client would not send."""
+
+    conversations: ConversationServiceStub
+    recall: RecallServiceStub
+    channel: grpc.Channel
+
+
+@pytest.fixture
+def stubs(server: RunningServer) -> Iterator[Stubs]:
+    """Bare stubs of `server`."""
+    with grpc.insecure_channel(server.target) as channel:
+        yield Stubs(ConversationServiceStub(channel), RecallServiceStub(channel), channel)
