@@ -1,11 +1,11 @@
 # Two commands do everything: `make serve` and `make test`. The rest is for those who work on Recollect.
 PYTHON ?= python3
-VENV := .venv
-CODEGEN := .codegen
+VENV ?= .venv
+CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
-SOURCES := server/src client/src tests bench examples
 
-.PHONY: help serve test install lint format proto proto-check breaking clean
+
+.PHONY: help serve test install lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
@@ -68,6 +68,13 @@ proto: $(CODEGEN)/.made
 proto-check: proto
 	@git diff --exit-code --stat -- client/src/recollect/v1 && test -z "$$(git status --porcelain -- client/src/recollect/v1)" \
 	  || { echo "The generated code is not current: run make proto and commit."; exit 1; }
+
+# The committed image is what the last release promised. `make contract` says that today's contract is promised from now on.
+breaking: $(VENV)/.tested
+	$(VENV)/bin/buf breaking --against .ci/contract.binpb
+
+contract: $(VENV)/.tested
+	$(VENV)/bin/buf build --output .ci/contract.binpb
 
 clean:
 	rm -rf $(VENV) $(CODEGEN) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

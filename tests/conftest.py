@@ -10,7 +10,6 @@ import pytest
 from recollect import Client
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
-
 from recollect_server import app
 from recollect_server.settings import Settings
 

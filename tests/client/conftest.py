@@ -11,9 +11,9 @@ import pytest
 import recollect
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2  # type: ignore[import-untyped]
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from grpc_status import rpc_status  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
 from recollect.v1 import conversation_service_pb2 as pb
 from recollect.v1 import conversation_service_pb2_grpc as pb_grpc
 from recollect.v1 import recall_service_pb2, recall_service_pb2_grpc

@@ -42,7 +42,7 @@ async def test_an_async_client_that_was_never_used_can_be_closed() -> None:
 
 def test_closing_ends_a_call_that_runs_in_another_thread(scripted: Scripted) -> None:
     scripted.hang.clear()
-    client = recollect.Client(scripted.target)
+    client = recollect.Client(scripted.target, retry=None)
     raised: list[BaseException] = []
 
     def call() -> None:

@@ -1,15 +1,14 @@
 """The client against the real server: every method once, with what it promises."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
 import recollect
 from recollect import Attachment, Message, Party, Role, ToolCall, Usage
 
-if TYPE_CHECKING:
-    from tests.conftest import Server
+from tests.conftest import RunningServer
 
 TURN = (
     Message.user("Why is the server slow?", sender="Caroline", metadata={"ticket": 17}),
@@ -190,8 +189,10 @@ def test_what_was_said_is_found_again(client: recollect.Client) -> None:
     assert hit.explanation
     assert answer.legs_run
     assert answer.results[0].turn_range == recollect.TurnRange(1, 1)
-    yesterday = datetime.now(UTC) - timedelta(days=1)
-    assert client.recall.search("logs", date_range=recollect.DateRange(end=yesterday)).hits == ()
+    before = recollect.DateRange(end=hit.date)
+    assert client.recall.search("logs", date_range=before).hits == ()
+    since = recollect.DateRange(start=hit.date, end=hit.date + timedelta(seconds=1))
+    assert hit.sequence in [found.sequence for found in client.recall.search("logs", date_range=since).hits]
 
 
 def test_turns_around_a_hit_are_fetched(client: recollect.Client) -> None:
@@ -242,7 +243,7 @@ def test_deep_metadata_comes_back(client: recollect.Client) -> None:
     assert client.conversations.load(conversation.id).messages[0].metadata == metadata
 
 
-async def test_the_async_client_does_all_of_it_too(server: "Server") -> None:
+async def test_the_async_client_does_all_of_it_too(server: RunningServer) -> None:
     async with recollect.AsyncClient(server.target) as client:
         conversation = await client.conversations.create("async", participants=["alex"])
         stored = await client.conversations.append_turn(conversation.id, TURN)
@@ -261,3 +262,35 @@ async def test_the_async_client_does_all_of_it_too(server: "Server") -> None:
         await client.conversations.delete(conversation.id)
         with pytest.raises(recollect.NotFound):
             await client.conversations.get(conversation.id)
+
+
+def test_a_call_outlives_a_restart_of_the_server(server: RunningServer, start_server: Callable[..., RunningServer]) -> None:
+    restarted: list[RunningServer] = []
+
+    def restart_instead_of_waiting(seconds: float) -> None:
+        if not restarted:
+            restarted.append(start_server(listen=server.target))
+
+    patient = recollect.RetryPolicy(max_attempts=1_000_000, random=lambda: 0.0)
+    with recollect.Client(server.target, retry=patient, sleep=restart_instead_of_waiting) as client:
+        conversation = client.conversations.create("web")
+        server.stop()
+        stored = client.conversations.append_turn(conversation.id, [Message.user("Are you back?")])
+        assert len(restarted) == 1
+        assert client.conversations.load(conversation.id).messages == stored.messages
+
+
+def test_the_example_of_the_readme_runs(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parents[2] / "client" / "README.md").read_text()
+    example = readme.partition("```python\n")[2].partition("```")[0]
+    assert "127.0.0.1:50051" in example
+    exec(compile(example.replace("127.0.0.1:50051", server.target), "README.md", "exec"), {})  # noqa: S102
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("conv-")]
+    assert any(f"{recollect.MATCH_START}slow{recollect.MATCH_END}" in line for line in printed)
+
+
+def test_a_unix_socket_reaches_the_server(start_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    server = start_server(listen=f"unix:{tmp_path / 'socket'}")
+    with recollect.Client(server.target) as client:
+        conversation = client.conversations.create("web")
+        assert client.conversations.get(conversation.id) == conversation

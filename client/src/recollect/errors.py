@@ -20,8 +20,6 @@
 Branch on the class, or on `reason` where that is finer. The text is for people, and changes.
 """
 
-# ruff: noqa: N818 - they read as in `except recollect.NotFound`; "Error" after each would say nothing
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

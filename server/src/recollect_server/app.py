@@ -83,12 +83,14 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
         stops.append(recovered.index.close)
-        space = Space(folder, TranscriptWriter(sync=settings.durability == "fsync"), recovered.index, clock)
+        writer = TranscriptWriter(sync=settings.durability == "fsync")
+        stops.append(writer.close)
+        space = Space(folder, writer, recovered.index, clock)
         working = WorkingContext(space, WorkingLimits(settings.max_working_turns, settings.max_working_tokens))
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
-                    Conversations(space), working, Limits(settings.max_message_bytes, settings.max_batch_bytes)
+                    Conversations(space), working, Limits(settings.max_message_bytes, settings.max_batch_bytes), clock
                 ),
                 "RecallService": RecallHandlers(Recall(space)),
             },

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
@@ -27,7 +28,10 @@ def _duration(value: object) -> object:
         match = _DURATION.fullmatch(value)
         if match is None:
             raise ValueError("is not a duration as 500ms, 2s, 10m, 3h or 7d")
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+        try:
+            return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+        except OverflowError:
+            raise ValueError("is longer than any clock runs") from None
     return value
 
 
@@ -79,7 +83,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
             raise WrongSettings("\n".join(lines)) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise WrongSettings(f"{config}: {error}") from error
 
 

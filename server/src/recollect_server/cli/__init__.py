@@ -4,6 +4,9 @@ import click
 
 from recollect_server import __version__
 from recollect_server.cli.config import config
+from recollect_server.cli.exporting import export
+from recollect_server.cli.health import health
+from recollect_server.cli.importing import import_
 from recollect_server.cli.serve import serve
 
 
@@ -15,3 +18,6 @@ def commands() -> None:
 
 commands.add_command(serve)
 commands.add_command(config)
+commands.add_command(health)
+commands.add_command(import_)
+commands.add_command(export)

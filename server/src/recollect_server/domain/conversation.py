@@ -4,12 +4,15 @@ A transcript is a list of entries; `fold` applies one entry to what was known be
 files use the same function, so they cannot come to different answers.
 """
 
+import sys
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.message import Message, Usage
 
 MAX_PARTICIPANTS = 64
 MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
+_MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
+_MAX_COST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         participants = (*participants, message.sender)
     usage = before.usage_total
     if message.usage:
-        usage = Usage(usage.input + message.usage.input, usage.output + message.usage.output)
+        usage = Usage(min(usage.input + message.usage.input, _MAX_TOKENS), min(usage.output + message.usage.output, _MAX_TOKENS))
     first = before.message_count == 0
     return replace(
         before,
@@ -177,7 +180,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         message_count=before.message_count + 1,
         participants=participants,
         usage_total=usage,
-        cost_total=before.cost_total + (message.cost or 0.0),
+        cost_total=min(before.cost_total + (message.cost or 0.0), _MAX_COST),
         opening=opening_of(message.content) if not before.opening else before.opening,
         text_bytes=before.text_bytes + len(message.content.encode()),
     )

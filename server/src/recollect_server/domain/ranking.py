@@ -60,6 +60,14 @@ def conversation_bm25(
     return chosen, scores[chosen]
 
 
+def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """Where the highest scores are, highest first, of equal ones the first first; at most so many."""
+    found = np.arange(len(scores))
+    if len(scores) > most:
+        found = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+    return found[np.argsort(-scores[found], kind="stable")[:most]]
+
+
 def normalised(scores: Mapping[int, float]) -> Scores:
     """The scores divided by the highest."""
     top = max(scores.values(), default=0.0) or 1.0

@@ -7,6 +7,7 @@ other usual way, cannot find words of two characters, which most Chinese words a
 """
 
 import re
+import unicodedata
 
 # Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao, Khmer, Myanmar.
 _UNSPACED = (
@@ -16,11 +17,21 @@ _UNSPACED = (
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 
 
+def composed(text: str) -> str:
+    """The text with every character in its composed form (NFC): some systems write `が`, `서` or `ế` as two or three."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def segment(text: str) -> str:
-    """The text with every run of an unspaced script cut into pairs. Other text comes back as it is."""
+    """The text, composed, with every run of an unspaced script cut into pairs."""
     if text.isascii():
         return text
-    return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", text)
+    return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", composed(text))
+
+
+def runs(text: str) -> list[str]:
+    """The runs of unspaced scripts in a text, composed."""
+    return UNSPACED_RUN.findall(composed(text))
 
 
 def pairs(run: str) -> list[str]:

@@ -1,11 +1,11 @@
 """Brings the index of one conversation up to its transcript: what a start-up, a rebuild and a write after a failure share."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from recollect_server.domain.conversation import Conversation, Unknown, fold
+from recollect_server.domain.conversation import Began, Conversation, Unknown, fold
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
@@ -45,11 +45,12 @@ def catch_up(
     *,
     time: int,
     log_updates: bool,
+    wait: bool = True,
 ) -> CaughtUp:
     """Mends the transcript's tail and indexes what the index does not have yet.
 
-    `stored` is what it has; `time` is now. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if
-    no whole line is left. Hold the conversation's lock.
+    `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in. Raises IndexUnavailable,
+    IndexAhead, StorageUnavailable, and ConversationNotFound if no whole line is left. Hold the conversation's lock.
     """
     path = folder.path(conversation_id)
     offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
@@ -63,17 +64,18 @@ def catch_up(
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         messages = damaged = 0
+        refused: list[str] = []
         for chunk in _chunks(scan(path, offset, lines + 1)):
             before = conversation
             for line in chunk:
-                conversation = _folded(conversation, line, conversation_id)
+                conversation = folded(conversation, line, conversation_id)
                 damaged += line.entry is None
                 messages += line.entry is not None and isinstance(line.entry.content, Message)
                 if line.entry is None:
                     log.warning("damaged_line", conversation=conversation_id, line=line.sequence, reason=line.damage)
             if conversation is None:
                 continue
-            number, _ = index.add(number, before, conversation, chunk, time=time, log=log_updates)
+            number, _ = index.add(number, before, conversation, chunk, time=time, failed=refused.append, log=log_updates)
             offset, lines = chunk[-1].end, chunk[-1].sequence
     except FileNotFoundError:
         raise ConversationNotFound(conversation_id) from None
@@ -81,6 +83,10 @@ def catch_up(
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None or number is None:
         raise ConversationNotFound(conversation_id)
+    if wait:
+        index.settle()
+        if refused:
+            raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
     return CaughtUp(Stored(number, conversation, offset, lines), messages, damaged, torn.bytes_cut if torn else 0)
 
 
@@ -92,14 +98,17 @@ def read_unindexed(folder: TranscriptFolder, conversation_id: str, until: int | 
         if until is not None and line.sequence > until:
             break
         lines.append(line)
-        conversation = _folded(conversation, line, conversation_id)
+        conversation = folded(conversation, line, conversation_id)
     return lines, conversation
 
 
-def _folded(conversation: Conversation | None, line: Line, conversation_id: str) -> Conversation | None:
+def folded(conversation: Conversation | None, line: Line, conversation_id: str) -> Conversation | None:
+    """What is known after a line. A damaged one changes nothing."""
     if line.entry is None:
         return conversation
     content = line.entry.content
+    if isinstance(content, Began):
+        content = replace(content, id=conversation_id)  # a file that was copied under another name is another conversation
     after = fold(conversation, content)
     if after is None and not isinstance(content, Unknown):
         # The first line is damaged. The file's name says which conversation it is, the lines that follow say the rest.

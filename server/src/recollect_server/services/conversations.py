@@ -19,7 +19,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.errors import InvalidField, TurnOutOfDate
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
-from recollect_server.services.idempotency import as_it_was, find_known, key_of, messages_of
+from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, messages_of
 from recollect_server.services.space import Head, RequestKey, Space
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
@@ -51,10 +51,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of conversations, and the place (update time, number) behind which the next one begins."""
+    """A page of conversations, and the place (update time, id) behind which the next one begins."""
 
     conversations: list[Conversation]
-    next: tuple[int, int] | None
+    next: tuple[int, str] | None
 
 
 class Conversations:
@@ -62,6 +62,7 @@ class Conversations:
 
     def __init__(self, space: Space) -> None:
         self._space = space
+        self._replays = Replays()
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
@@ -70,12 +71,13 @@ class Conversations:
         with self._space.locks.hold(conversation_id):
             return self._space.head(conversation_id).conversation
 
-    def page(self, chosen: Filter, size: int, after: tuple[int, int] | None) -> Page:
+    def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:
         """A page of those that match, newest update first."""
         found = self._space.index.select(chosen, size + 1, after)
         more = len(found) > size
         found = found[:size]
-        following = (found[-1].conversation.update_time, found[-1].number) if more else None
+        last = found[-1].conversation if more else None
+        following = (last.update_time, last.id) if last else None
         return Page([stored.conversation for stored in found], following)
 
     # Writing ------------------------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class Conversations:
         request = key_of("Create", request_id, payload)
         with self._space.request_locks.hold(request_id or channel):
             if request and (known := find_known(self._space, request, None)):
-                return as_it_was(self._space, known)[1]
+                return as_it_was(self._space, self._replays, known, None)[1]
             time = self._space.clock() if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model)
@@ -123,8 +125,8 @@ class Conversations:
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
-                lines, conversation = as_it_was(self._space, known)
-                return Appended(conversation, messages_of(lines), self._space.index.cursor_text(known.cursor), duplicate=True)
+                stored, conversation = as_it_was(self._space, self._replays, known, head)
+                return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
             if expected_turn is not None and expected_turn != head.conversation.turn_count:
                 raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
             self._check_tool_results(head, messages)
@@ -165,19 +167,23 @@ class Conversations:
         return self._record(conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None))
 
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
-        """Queues the abbreviation of a conversation that was switched away from."""
+        """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
         request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
         with self._space.request_locks.hold(request_id or conversation_id):
-            with self._space.locks.hold(conversation_id):
-                head = self._space.head(conversation_id)
-            if head.number is None or (request and find_known(self._space, request, None)):
+            if request and find_known(self._space, request, None):
                 return
-            known = KnownRequest(request.id, request.hash, conversation_id) if request else None
-            self._space.index.want_abbreviation(head.number, known)
+            known = KnownRequest(request.id, request.hash, conversation_id or following_id) if request else None
+            if conversation_id and conversation_id != following_id:
+                with self._space.locks.hold(conversation_id):
+                    head = self._space.head(conversation_id)
+                if head.number is not None:
+                    self._space.index.want_abbreviation(head.number, known)
+            elif known:
+                self._space.index.remember(known)
 
-    def delete(self, conversation_id: str, request_id: str) -> Receipt:
-        """Removes a conversation for good, its text from every file."""
-        request = key_of("Delete", request_id, {"id": conversation_id})
+    def delete(self, conversation_id: str, anchors: int, request_id: str) -> Receipt:
+        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors."""
+        request = key_of("Delete", request_id, {"id": conversation_id, "anchors": anchors})
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
@@ -185,6 +191,7 @@ class Conversations:
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
+            self._replays.forget(conversation_id)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
             if request:
                 answer = orjson.dumps({"removed": removed, "time": time}).decode()
@@ -199,36 +206,42 @@ class Conversations:
         with self._space.request_locks.hold(name), self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
-                return as_it_was(self._space, known)[1]
+                return as_it_was(self._space, self._replays, known, head)[1]
             return self._space.commit(head, [event(head)], request).head.conversation
 
     def _check_tool_results(self, head: Head, messages: list[Message]) -> None:
-        """Refuses a tool result whose call was not made, or was answered, in its turn."""
-        open_calls: set[str] | None = None  # None: those of the turn that is open, not looked up yet
+        """Refuses a tool result whose call was not made, or was answered, in its turn; and a call whose id the turn has."""
+        calls: dict[str, bool] | None = None  # whether each waits; None: those of the turn that is open, not looked up yet
         for index, message in enumerate(messages):
             if message.role is Role.USER:
-                open_calls = set()
+                calls = {}
             elif message.role is Role.ASSISTANT and message.tool_calls:
-                if open_calls is None:
-                    open_calls = self._open_calls(head)
-                open_calls.update(call.id for call in message.tool_calls)
+                if calls is None:
+                    calls = self._calls(head)
+                for place, call in enumerate(message.tool_calls):
+                    if call.id in calls:
+                        raise InvalidField.of(
+                            f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
+                        )
+                    calls[call.id] = True
             elif message.role is Role.TOOL:
-                if open_calls is None:
-                    open_calls = self._open_calls(head)
-                if message.tool_call_id not in open_calls:
+                if calls is None:
+                    calls = self._calls(head)
+                if not calls.get(message.tool_call_id):
                     raise InvalidField.of(
                         f"messages[{index}].tool_call_id",
                         f"is {message.tool_call_id!r}, and no tool call of that id waits for a result in this turn",
                     )
-                open_calls.remove(message.tool_call_id)
+                calls[message.tool_call_id] = False
 
-    def _open_calls(self, head: Head) -> set[str]:
-        """The tool calls of the newest turn that have no result yet."""
-        open_calls: set[str] = set()
+    def _calls(self, head: Head) -> dict[str, bool]:
+        """The tool calls of the newest turn, and whether each waits for its result."""
+        calls: dict[str, bool] = {}
         for message in turns_of(self._space, head, head.conversation.turn_count, head.conversation.turn_count).messages:
-            open_calls.update(call.id for call in message.tool_calls)
-            open_calls.discard(message.tool_call_id)
-        return open_calls
+            calls.update((call.id, True) for call in message.tool_calls)
+            if message.tool_call_id:
+                calls[message.tool_call_id] = False
+        return calls
 
 
 def _placed(head: Head, messages: list[Message], now: int) -> list[Content]:

@@ -51,6 +51,7 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
         if torn.exists():
             removed["torn_tail"] = torn.stat().st_size
             torn.unlink()
+        folder.copy_path(conversation_id).unlink(missing_ok=True)
         path.unlink()
         sync_folder(folder.root)
     except OSError as error:

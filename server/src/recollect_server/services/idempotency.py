@@ -5,6 +5,9 @@ quickly; where it cannot answer, the conversation's transcript is read.
 """
 
 import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -12,10 +15,12 @@ import orjson
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.catching_up import read_unindexed
-from recollect_server.services.space import RequestKey, Space
+from recollect_server.services.catching_up import folded, read_unindexed
+from recollect_server.services.space import Head, RequestKey, Space
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.reader import Line, read_lines, scan
+
+_MAX_REPLAYS = 1024
 
 
 def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey | None:
@@ -42,17 +47,83 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
     return known
 
 
-def as_it_was(space: Space, known: KnownRequest) -> tuple[list[Line], Conversation]:
-    """The lines that a request wrote, and what was known of the conversation right after."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How far a transcript was read again, and what it says up to there."""
+
+    lines: int
+    offset: int
+    conversation: Conversation | None
+
+
+class Replays:
+    """Where the last repeated request of each conversation was found.
+
+    Whoever repeats one request often repeats the following ones too (an import that runs twice): each then reads on from the one
+    before, instead of from the first line.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards `_known`
+        self._known: OrderedDict[str, Replayed] = OrderedDict()
+
+    def before(self, conversation_id: str, sequence: int) -> Replayed:
+        """The furthest place known before a line; the beginning if none is."""
+        with self._guard:
+            known = self._known.get(conversation_id)
+        return known if known and known.lines < sequence else Replayed(0, 0, None)
+
+    def keep(self, conversation_id: str, place: Replayed) -> None:
+        """Remembers a place."""
+        with self._guard:
+            self._known[conversation_id] = place
+            self._known.move_to_end(conversation_id)
+            while len(self._known) > _MAX_REPLAYS:
+                self._known.popitem(last=False)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drops what is remembered of a conversation: its file changed or went."""
+        with self._guard:
+            self._known.pop(conversation_id, None)
+
+
+def as_it_was(space: Space, replays: Replays, known: KnownRequest, head: Head | None) -> tuple[list[Message], Conversation]:
+    """The messages that a request wrote, and what was known of the conversation right after.
+
+    `head` is the conversation's end, if it is at hand: the newest request, the one most often repeated, is answered from it.
+    """
+    if head and head.number is not None and head.indexed and head.lines == known.last_sequence:
+        return messages_at(space, head.number, known), head.conversation
+    place = replays.before(known.conversation_id, known.first_sequence)
+    conversation, offset = place.conversation, place.offset
+    wrote: list[Line] = []
     try:
-        lines, conversation = read_unindexed(space.folder, known.conversation_id, known.last_sequence)
+        for line in scan(space.folder.path(known.conversation_id), offset, place.lines + 1):
+            conversation = folded(conversation, line, known.conversation_id)
+            offset = line.end
+            if line.sequence >= known.first_sequence:
+                wrote.append(line)
+            if line.sequence == known.last_sequence:
+                break
     except FileNotFoundError:
         raise ConversationNotFound(known.conversation_id) from None
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None:
         raise ConversationNotFound(known.conversation_id)
-    return lines[known.first_sequence - 1 :], conversation
+    replays.keep(known.conversation_id, Replayed(known.last_sequence, offset, conversation))
+    return messages_of(wrote), conversation
+
+
+def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]:
+    """The messages that a request wrote, by the index. Raises IndexUnavailable, StorageUnavailable."""
+    places = space.index.places(number, known.first_sequence, known.last_sequence)
+    if not places:
+        return []
+    try:
+        return messages_of(read_lines(space.folder.path(known.conversation_id), places))
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
 
 
 def messages_of(lines: list[Line]) -> list[Message]:

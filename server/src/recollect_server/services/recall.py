@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recollect_server.domain.conversation import Conversation, opening_of
-from recollect_server.domain.errors import IndexUnavailable, InvalidField
+from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.ranking import (
     Ranked,
@@ -14,15 +14,18 @@ from recollect_server.domain.ranking import (
     conversation_bm25,
     fuse_conversations,
     fuse_messages,
+    highest,
     normalised,
     with_neighbours,
 )
+from recollect_server.domain.text import composed
 from recollect_server.services.snippets import snippet
 from recollect_server.services.space import Space
 from recollect_server.services.working_context import Turns, read_places, turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
 LEGS = ("keyword_messages", "keyword_conversations")
@@ -85,16 +88,14 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Everything that was found, scored."""
+    """What was found, scored."""
 
     messages: dict[int, Ranked]
     conversations: dict[int, Ranked]
+    """Those that an answer can be made of: the best by all their words, and those of the messages."""
     shown: dict[int, Found]
-
-    def leading(self, limit: int) -> set[int]:
-        """The conversations that an answer can be made of: the best, and those of the messages."""
-        best = sorted(self.conversations.values(), key=lambda ranked: (-ranked.score, ranked.id))[: 2 * limit + 50]
-        return {*(ranked.id for ranked in best), *(found.number for found in self.shown.values())}
+    total: int
+    """How many conversations were found."""
 
 
 class Recall:
@@ -113,13 +114,13 @@ class Recall:
             terms = self._index.terms(query)
             if not terms:
                 return Answer()
-            candidates = self._candidates(terms, scope)
-            known = self._index.by_number(candidates.leading(limit))
+            candidates = self._candidates(terms, scope, 2 * limit + 50)
+            known = self._index.by_number({*candidates.conversations})
             hits = self._hits(candidates, terms, known, limit, explain=explain)
             results = self._results(candidates, terms, known, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(LEGS, str(error)))
-        return Answer(results, hits, total_matches=len(candidates.conversations))
+        return Answer(results, hits, total_matches=candidates.total)
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None) -> Fetched:
         """Some turns of a conversation, by default the last ones."""
@@ -144,17 +145,16 @@ class Recall:
 
     def _newest_words(self, number: int, conversation: Conversation) -> str:
         places = self._index.newest_places(number, 1)
-        messages = read_places(self._space, conversation.id, places).messages
+        messages = self._read(conversation.id, places)
         return opening_of(messages[-1].content) if messages else ""
 
     # Scoring ------------------------------------------------------------------------------------------------------------
 
-    def _candidates(self, terms: list[Term], scope: Scope) -> _Candidates:
+    def _candidates(self, terms: list[Term], scope: Scope, most: int) -> _Candidates:
         numbers, scores = conversation_bm25((self._index.conversation_counts(term) for term in terms), *self._index.lengths())
-        if (allowed := self._index.numbers_in(scope)) is not None:
+        if (allowed := self._index.numbers_in(terms, scope)) is not None:
             inside = np.isin(numbers, allowed, assume_unique=True)
             numbers, scores = numbers[inside], scores[inside]
-        whole = normalised(dict(zip(numbers.tolist(), scores.tolist(), strict=True)))
         messages = self._index.message_scores(terms, scope, _MESSAGES)
         around = {message: (message - 1, message + 1) for message in messages}
         shown = self._index.showable({*messages, *(near for pair in around.values() for near in pair)}, scope)
@@ -166,8 +166,14 @@ class Recall:
         for key, score in windows.items():
             number = shown[key].number
             best[number] = max(best.get(number, 0.0), score)
+        # Of the others none can come before the first `most` by all their words: what a message gives is missing to them all.
+        leading = np.isin(numbers, list(best))
+        leading[highest(scores, most)] = True
+        whole = normalised(dict(zip(numbers[leading].tolist(), scores[leading].tolist(), strict=True)))
         conversation_of = {key: shown[key].number for key in windows}
-        return _Candidates(fuse_messages(windows, whole, conversation_of), fuse_conversations(whole, best), shown)
+        return _Candidates(
+            fuse_messages(windows, whole, conversation_of), fuse_conversations(whole, best), shown, max(len(numbers), len(best))
+        )
 
     # Answers ------------------------------------------------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class Recall:
                 break
             found = candidates.shown[ranked.id]
             conversation = known[found.number]
-            for message in read_places(self._space, conversation.id, [found.place]).messages:
+            for message in self._read(conversation.id, [found.place]):
                 words = self._snippet(message, terms)
                 hits.append(Hit(conversation, message, words, ranked.score, _explain(ranked, chosen) if explain else []))
         return hits
@@ -212,7 +218,7 @@ class Recall:
             best = [
                 candidates.shown[m.id] for m in sorted(by_conversation.get(ranked.id, []), key=lambda m: (-round(m.score, 9), m.id))
             ] or self._best_within(terms, scope, ranked.id)
-            read = read_places(self._space, conversation.id, [found.place for found in best[:1]]).messages
+            read = self._read(conversation.id, [found.place for found in best[:1]])
             if not read:  # it has the words, and none of them in a message that may be shown
                 continue
             turns = list(dict.fromkeys(found.turn_number for found in best))[:_TURNS]
@@ -229,7 +235,17 @@ class Recall:
     def _snippet(self, message: Message, terms: list[Term]) -> str:
         stems = {term.stem for term in terms if not term.prefix}
         prefixes = {term.stem for term in terms if term.prefix}
-        return snippet(message.content, self._index.tokens(message.content), stems, prefixes)
+        content = composed(message.content)
+        return snippet(content, self._index.tokens(content), stems, prefixes)
+
+    def _read(self, conversation_id: str, places: list[Place]) -> list[Message]:
+        """The messages at these places; none of a conversation that was deleted since the index named it."""
+        try:
+            return read_places(self._space, conversation_id, places).messages
+        except StorageUnavailable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return []
+            raise
 
 
 def _explain(ranked: Ranked, among: Iterable[Ranked]) -> list[LegScore]:

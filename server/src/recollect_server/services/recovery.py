@@ -15,7 +15,7 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
-from recollect_server.storage.index.index import NAME, Index
+from recollect_server.storage.index.index import DAMAGED, NAME, Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 log = structlog.get_logger("recollect.recovery")
@@ -51,23 +51,26 @@ def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
         except IndexAhead as error:
             log.warning("index_ahead", reason=str(error))
             index.close()
+        except IndexUnavailable as error:
+            log.warning("index_unusable", reason=str(error))
+            index.close()
     return rebuild(folder, clock, progress)
 
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open."""
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", "-wal", "-shm", DAMAGED):
         (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
     return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
 
 
 def _open(root: Path) -> Index | None:
     """The index as it is, or None if it is missing or damaged."""
-    if not (root / NAME).exists():
+    if not (root / NAME).exists() or (root / f"{NAME}{DAMAGED}").exists():
         return None
     try:
         index = Index(root)
-    except (apsw.Error, ValueError) as error:
+    except (apsw.Error, ValueError, IndexUnavailable) as error:
         log.warning("index_unusable", reason=str(error))
         return None
     try:
@@ -93,6 +96,8 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             behind.append(conversation_id)
     if known:
         raise IndexAhead(f"{len(known)} conversations are indexed and have no transcript, as {next(iter(known))}")
+    if behind and not rebuilt:
+        index.skip_cursors()
     messages = damaged = cut = 0
     began = shown = clock_time.monotonic()
     for done, conversation_id in enumerate(sorted(behind)):
@@ -101,7 +106,7 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             progress(done, len(behind))
         try:
             stored = None if rebuilt else index.find(conversation_id)
-            caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt)
+            caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
         except ConversationNotFound:
             log.warning("transcript_without_a_line", conversation=conversation_id)
             continue
@@ -111,6 +116,7 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
         messages += caught.messages
         damaged += caught.damaged
         cut += caught.bytes_cut
+    index.settle()
     if shown != began:
         progress(len(behind), len(behind))
     return Recovered(index, rebuilt, total, messages, damaged, cut)

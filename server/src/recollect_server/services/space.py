@@ -3,8 +3,9 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -13,7 +14,7 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
-from recollect_server.services.catching_up import catch_up, read_unindexed
+from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
@@ -95,6 +96,7 @@ class Space:
                 self._heads.move_to_end(conversation_id)
                 return head
         head = self._load(conversation_id)
+        self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
 
@@ -112,9 +114,14 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                self._indexed_again(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
             log.warning("index_behind", conversation=conversation_id, reason=str(error))
+            if isinstance(error, IndexAhead):
+                # The file may grow past what is indexed, and the next start would take that for its own.
+                with suppress(IndexUnavailable):
+                    self.index.want_rebuild(str(error))
             return self._read_head(conversation_id)
 
     def _read_head(self, conversation_id: str) -> Head:
@@ -140,6 +147,7 @@ class Space:
 
     def forget(self, conversation_id: str) -> None:
         """Drops what is remembered of a conversation: its file changed or went."""
+        self.writer.forget(self.folder.path(conversation_id))
         with self._guard:
             self._heads.pop(conversation_id, None)
 
@@ -187,27 +195,34 @@ class Space:
         indexed = head is None or head.indexed
         if indexed:
             try:
-                number, cursor = self.index.add(number, before, after, lines, time=self.clock())
+                failed = partial(self._not_indexed, after.id, lines)
+                number, cursor = self.index.add(number, before, after, lines, time=self.clock(), failed=failed)
             except IndexUnavailable as error:
-                log.warning("index_behind", conversation=after.id, reason=str(error))
                 indexed = False
-        self._note_request(after.id, lines, indexed=indexed)
+                self._not_indexed(after.id, lines, str(error))
+        else:
+            self._not_indexed(after.id, lines, "")
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         return Committed(done, lines, cursor)
 
-    def _note_request(self, conversation_id: str, lines: list[Line], *, indexed: bool) -> None:
+    def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
+        """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
+        if reason:
+            log.warning("index_behind", conversation=conversation_id, reason=reason)
         entry = lines[0].entry
         assert entry is not None
-        if entry.stamp.request_id and not indexed:
-            with self._guard:
-                self._unindexed[entry.stamp.request_id] = KnownRequest(
-                    entry.stamp.request_id,
-                    entry.stamp.request_hash,
-                    conversation_id,
-                    lines[0].sequence,
-                    lines[-1].sequence,
+        with self._guard:
+            self._heads.pop(conversation_id, None)
+            if request_id := entry.stamp.request_id:
+                self._unindexed[request_id] = KnownRequest(
+                    request_id, entry.stamp.request_hash, conversation_id, lines[0].sequence, lines[-1].sequence
                 )
+
+    def _indexed_again(self, conversation_id: str) -> None:
+        with self._guard:
+            for request_id in [r.request_id for r in self._unindexed.values() if r.conversation_id == conversation_id]:
+                del self._unindexed[request_id]
 
 
 def _encoded(

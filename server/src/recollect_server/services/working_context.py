@@ -16,7 +16,7 @@ from recollect_server.services.idempotency import messages_of
 from recollect_server.services.space import Head, Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import read_lines
+from recollect_server.storage.transcript.reader import damaged_between, read_lines
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -80,7 +80,7 @@ class WorkingContext:
                     max_turns=limits.max_turns,
                     max_tokens=limits.max_tokens,
                 )
-                return read_places(self._space, head.conversation.id, places), has_more
+                return read_turns(self._space, head.conversation.id, places), has_more
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
         messages, damaged = _all_messages(self._space, head.conversation.id)
@@ -98,11 +98,21 @@ def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
     """The messages of the turns from `first` to `last`."""
     if head.indexed and head.number is not None:
         try:
-            return read_places(space, head.conversation.id, space.index.turn_places(head.number, first, last))
+            return read_turns(space, head.conversation.id, space.index.turn_places(head.number, first, last))
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     messages, damaged = _all_messages(space, head.conversation.id)
     return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
+
+
+def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:
+    """The messages at these places, which are whole turns; damaged lines among them are counted. Raises StorageUnavailable."""
+    turns = read_places(space, conversation_id, places)
+    try:
+        lost = damaged_between(space.folder.path(conversation_id), places)
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    return Turns(turns.messages, turns.damaged + lost)
 
 
 def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:

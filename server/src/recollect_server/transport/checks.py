@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from dataclasses import dataclass, field
 
 from google.protobuf import json_format
@@ -97,20 +96,20 @@ class Checks:
         for part, most in _PARTY.items():
             self.text(f"{name}.{part}", getattr(value, part), most=most)
 
-    def moment(self, name: str, value: Timestamp, *, future: bool = False) -> None:
-        """A time from 1970 to a day ahead (`future`: to the year 9999)."""
+    def moment(self, name: str, value: Timestamp, now: int | None = None) -> None:
+        """A time from 1970 to a day after `now` (None: to the year 9999)."""
         if not 0 <= value.nanos < 1_000_000_000 or not 0 <= value.seconds < 253_402_300_800:
             self.refuse(name, "is not a time from 1970 to 9999")
         elif value.seconds == 0 and value.nanos < 1_000_000:
             self.refuse(name, "is 1970-01-01T00:00:00Z: leave it unset if the time is not known")
-        elif not future and value.seconds * 1000 > time.time_ns() // 1_000_000 + DAY:
+        elif now is not None and value.seconds * 1000 > now + DAY:
             self.refuse(name, "is more than a day ahead of the server's clock")
 
     def span(self, names: tuple[str, str], start: Timestamp | None, end: Timestamp | None) -> None:
         """Two times, the first before the second where both are set."""
         for name, value in zip(names, (start, end), strict=True):
             if value is not None:
-                self.moment(name, value, future=True)
+                self.moment(name, value)
         if start is not None and end is not None and (start.seconds, start.nanos) >= (end.seconds, end.nanos):
             self.refuse(names[1], f"is not after {names[0]}")
 
@@ -122,8 +121,8 @@ class Checks:
             value.end if value.HasField("end") else None,
         )
 
-    def messages(self, values: list[message_pb2.Message], limits: Limits) -> None:
-        """A batch to append."""
+    def messages(self, values: list[message_pb2.Message], limits: Limits, now: int) -> None:
+        """A batch to append; `now` is the server's clock in milliseconds."""
         if not 1 <= len(values) <= 1000:
             self.refuse("messages", f"has {len(values)} entries; 1 to 1000 are allowed")
             return
@@ -137,11 +136,11 @@ class Checks:
                     f"the message has {size} bytes; at most {limits.message_bytes} are allowed",
                 )
             else:
-                self._message(f"messages[{index}]", value)
+                self._message(f"messages[{index}]", value, now)
         if total > limits.batch_bytes:
             self.refuse("messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed")
 
-    def _message(self, name: str, value: message_pb2.Message) -> None:
+    def _message(self, name: str, value: message_pb2.Message, now: int) -> None:
         role = value.role
         if role not in (message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT, message_pb2.ROLE_TOOL):
             self.refuse(f"{name}.role", "is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL")
@@ -166,7 +165,7 @@ class Checks:
         self.text(f"{name}.sender", value.sender, most=256)
         self.label(f"{name}.channel", value.channel)
         if value.HasField("timestamp"):
-            self.moment(f"{name}.timestamp", value.timestamp)
+            self.moment(f"{name}.timestamp", value.timestamp, now)
         if value.HasField("usage"):
             self.not_negative(f"{name}.usage.input", value.usage.input)
             self.not_negative(f"{name}.usage.output", value.usage.output)
@@ -203,7 +202,7 @@ class Checks:
     def _metadata(self, name: str, value: Struct) -> None:
         try:
             text = json_format.MessageToJson(value, indent=None)
-        except json_format.SerializeToJsonError as error:
+        except (json_format.SerializeToJsonError, ValueError) as error:  # ValueError: a number that is not finite
             self.refuse(name, f"is not JSON: {error}")
             return
         if len(text.encode()) > MAX_METADATA:

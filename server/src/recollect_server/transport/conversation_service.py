@@ -4,6 +4,7 @@ import grpc
 from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
@@ -21,15 +22,17 @@ from recollect_server.transport.pages import place_of, token_of
 _MAX_SUMMARY = 1 << 20
 _MAX_ABBREVIATION = 16 * 1024
 _MAX_TURNS = 1000
+_MAX_CHANNELS = 64
 
 
 class ConversationHandlers:
     """The handlers of ConversationService. What is not here is not built yet."""
 
-    def __init__(self, conversations: Conversations, working_context: WorkingContext, limits: Limits) -> None:
+    def __init__(self, conversations: Conversations, working_context: WorkingContext, limits: Limits, clock: Clock) -> None:
         self._conversations = conversations
         self._working_context = working_context
         self._limits = limits
+        self._clock = clock
 
     def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
         """Begins a conversation."""
@@ -40,7 +43,7 @@ class ConversationHandlers:
         checks.text("model", request.model, most=128)
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
-            checks.moment("create_time", request.create_time)
+            checks.moment("create_time", request.create_time, self._clock())
         checks.done()
         conversation = self._conversations.create(
             channel=request.channel,
@@ -63,7 +66,9 @@ class ConversationHandlers:
         """A page of conversations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
-        for index, channel in enumerate(request.channels):
+        if len(request.channels) > _MAX_CHANNELS:
+            checks.refuse("channels", f"has {len(request.channels)} entries; at most {_MAX_CHANNELS} are allowed")
+        for index, channel in enumerate(request.channels[:_MAX_CHANNELS]):
             checks.label(f"channels[{index}]", channel, required=True)
         checks.topics("topics", list(request.topics), most=64)
         checks.party("party", request.party)
@@ -120,7 +125,7 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         checks.text("draft_id", request.draft_id, most=128)
         checks.not_negative("expected_turn", request.expected_turn)
-        checks.messages(list(request.messages), self._limits)
+        checks.messages(list(request.messages), self._limits, self._clock())
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -151,10 +156,7 @@ class ConversationHandlers:
         if request.to_conversation_id:
             turns = min(request.max_turns, _MAX_TURNS)
             _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
-        if request.from_conversation_id and request.from_conversation_id != request.to_conversation_id:
-            self._conversations.leave(
-                request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id
-            )
+        self._conversations.leave(request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id)
         return answer
 
     def Rename(self, request: api.RenameRequest, context: grpc.ServicerContext) -> api.RenameResponse:
@@ -215,9 +217,11 @@ class ConversationHandlers:
         """Removes a conversation for good."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
+        if request.anchors not in api.AnchorDisposition.values():
+            checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(request.conversation_id, request.request_id)
+        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id)
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],

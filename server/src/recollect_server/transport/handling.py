@@ -9,17 +9,16 @@ from typing import Any, cast
 
 import grpc
 import structlog
-from google.protobuf import empty_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
-from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 from ulid import ULID
 
 from recollect_server.domain.errors import NotYetImplemented, RecollectError
 from recollect_server.transport.errors import internal, malformed, status_of
+from recollect_server.transport.wire import first_not_utf8
 
 log = structlog.get_logger("recollect.calls")
 
@@ -113,33 +112,6 @@ def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage 
 
 def _what_is_wrong(data: bytes, expected: Descriptor, error: DecodeError) -> tuple[str, str]:
     """What is wrong with bytes that could not be read, and the path of the field where it can be told."""
-    field = _not_utf8(data, expected, "")
-    if field:
+    if field := first_not_utf8(data, expected):
         return "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)", field
     return f"the request is not a {expected.name}: {error}", ""
-
-
-def _not_utf8(data: bytes, expected: Descriptor, path: str) -> str:
-    """The path of the first text that is not UTF-8, or nothing."""
-    try:
-        found = UnknownFieldSet(empty_pb2.Empty.FromString(data))
-    except DecodeError:
-        return ""
-    seen: dict[str, int] = {}
-    for index in range(len(found)):
-        unknown = found[index]
-        field = expected.fields_by_number.get(unknown.field_number)
-        if field is None or not isinstance(unknown.data, bytes):
-            continue
-        name = f"{path}{field.name}"
-        if field.is_repeated:
-            place = seen[name] = seen.get(name, -1) + 1
-            name = f"{name}[{place}]"
-        if field.type == FieldDescriptor.TYPE_STRING:
-            try:
-                unknown.data.decode()
-            except UnicodeDecodeError:
-                return name
-        elif field.message_type is not None and (inner := _not_utf8(unknown.data, field.message_type, f"{name}.")):
-            return inner
-    return ""

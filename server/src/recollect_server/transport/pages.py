@@ -8,14 +8,14 @@ from google.protobuf.message import Message as ProtoMessage
 
 from recollect_server.domain.errors import InvalidPageToken
 
-Place = tuple[int, int]
+Place = tuple[int, str]
 
 
 def token_of(request: ProtoMessage, place: Place | None) -> str:
     """The token for the page behind a place; empty for none."""
     if place is None:
         return ""
-    text = f"{place[0]}.{place[1]}.{_question(request)}"
+    text = f"{place[0]}.{place[1]}.{_seal(request, place)}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -25,20 +25,20 @@ def place_of(request: ProtoMessage, token: str) -> Place | None:
         return None
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-        first, second, question = text.split(".")
-        place = int(first), int(second)
+        time, name, _ = text.split(".")
+        place = int(time), name
     except (binascii.Error, ValueError):
         raise InvalidPageToken from None
-    if question != _question(request) or not all(abs(part) < 1 << 62 for part in place):
+    if token != token_of(request, place) or abs(place[0]) >= 1 << 62:
         raise InvalidPageToken
     return place
 
 
-def _question(request: ProtoMessage) -> str:
-    """A hash of the request but for where it stands: the method's name and its filters."""
+def _seal(request: ProtoMessage, place: Place) -> str:
+    """A hash of the request and the place: of the method's name and its filters, not of the page."""
     bare = type(request)()
     bare.CopyFrom(request)
     for name in ("page_token", "page_size"):
         bare.ClearField(name)
-    text = request.DESCRIPTOR.full_name.encode() + bare.SerializeToString(deterministic=True)
+    text = f"{place[0]}.{place[1]}.{request.DESCRIPTOR.full_name}".encode() + bare.SerializeToString(deterministic=True)
     return hashlib.sha256(text).hexdigest()[:16]

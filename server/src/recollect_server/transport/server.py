@@ -49,8 +49,9 @@ class Server:
         """`handlers` has the handlers of each service that has any, by the service's short name."""
         self._options = options
         self._health = health.HealthServicer()
+        self._pool = futures.ThreadPoolExecutor(options.threads, thread_name_prefix="call")
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(options.threads, thread_name_prefix="call"),
+            self._pool,
             options=[
                 ("grpc.max_receive_message_length", options.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
@@ -88,6 +89,8 @@ class Server:
         """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace).wait()
+        # A call that was cancelled may still run here, and what it uses is closed next.
+        self._pool.shutdown(wait=True)
         self._stopped.set()
 
     def wait(self) -> None:
@@ -96,7 +99,7 @@ class Server:
 
 
 def _generic(service: ServiceDescriptor, handlers: Any) -> grpc.GenericRpcHandler:
-    methods: dict[str, "grpc.RpcMethodHandler[Any, Any]"] = {}
+    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
     for method in service.methods:
         request_type = GetMessageClass(method.input_type)
         if method.server_streaming:

@@ -18,8 +18,6 @@ _SELECT = (
     f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary "
     "FROM conversations c LEFT JOIN notes n ON n.number = c.number "
 )
-_INSERT = f"INSERT INTO conversations({', '.join(_COLUMNS)}) VALUES({', '.join('?' * len(_COLUMNS))})"
-_UPDATE = f"UPDATE conversations SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE number = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +77,6 @@ class Stored:
     lines: int = 0
 
 
-def save(connection: apsw.Connection, number: int | None, before: Conversation | None, after: Conversation) -> int:
-    """Writes a conversation's row, and what else depends on it where that changed. Returns its number."""
-    values = (
-        after.id, after.channel, after.create_time, after.update_time, after.title, after.opening,
-        orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
-        after.message_count, after.manually_named, after.pinned, after.model, after.party.contact,
-        after.party.group_id, after.party.thread_id, after.party.subject, after.usage_total.input,
-        after.usage_total.output, after.cost_total, after.text_bytes, after.compressed_through,
-        after.abbreviated_through,
-    )  # fmt: skip
-    if number is None:
-        connection.execute(_INSERT, values)
-        number = connection.last_insert_rowid()
-        before = None
-    else:
-        connection.execute(_UPDATE, (*values, number))
-    if before is None or before.topics != after.topics:
-        connection.execute("DELETE FROM topics WHERE number = ?", (number,))
-        connection.executemany("INSERT INTO topics VALUES(?, ?)", ((topic, number) for topic in set(after.topics)))
-    if before is None or before.participants != after.participants:
-        connection.execute("DELETE FROM participants WHERE number = ?", (number,))
-        connection.executemany("INSERT INTO participants VALUES(?, ?)", ((name, number) for name in set(after.participants)))
-    notes = (after.abbreviation, after.compression_summary)
-    if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
-        connection.execute("INSERT OR REPLACE INTO notes VALUES(?, ?, ?)", (number, *notes))
-    return number
-
-
 def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
     """The conversation with its progress, or None."""
     row = connection.execute(
@@ -120,17 +90,20 @@ def select(
     connection: apsw.Connection,
     chosen: Filter,
     limit: int,
-    after: tuple[int, int] | None = None,
+    after: tuple[int, str] | None = None,
     *,
     newest_first: bool = True,
 ) -> list[Stored]:
-    """The conversations that match, by update time then number, behind the place `after` = (update_time, number)."""
+    """The conversations that match, by update time then id, behind the place `after` = (update_time, id).
+
+    Not by number: a new index gives other numbers, and the same answers.
+    """
     where, values = chosen.where()
     order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
     if after is not None:
-        where += f" AND (c.update_time, c.number) {comparison} (?, ?)"
+        where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
         values += after
-    rows = connection.execute(f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.number {order} LIMIT ?", (*values, limit))
+    rows = connection.execute(f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?", (*values, limit))
     return [Stored(row[0], _conversation(row)) for row in rows]
 
 

@@ -1,10 +1,16 @@
-"""The database under the index: one writer connection, and a reader connection for each thread."""
+"""The database under the index: one writer connection, used by one thread, and a reader connection for each thread that reads.
+
+What changes is put into a queue and taken from it in order. An append waits for nobody: it is durable in its transcript, and leaves
+what it adds to the index as one JSON document here. The writer takes all documents that wait into one transaction by one SQL
+statement (`migrations.INCOMING`), so that the work is done without Python's global lock and its cost falls as the load grows.
+Whoever reads first waits until everything that was put in before is taken in. So what was acknowledged is found, always.
+"""
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 
@@ -13,43 +19,52 @@ from recollect_server.storage.index.migrations import migrate
 
 T = TypeVar("T")
 
-_BATCH = 64  # writes of waiting callers that share one transaction at the most: bounds how long the last of them waits
+_BATCH = 256  # documents in one transaction at the most
+_MAX_WAITING = 32 << 20  # characters of documents that may wait: more than that, and appends wait with them
+_TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
+_LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
+_CRASH_GAP = 1 << 20  # more cursors than can have been given out for updates that a crash took
 
 
-_BROKEN_OFF = apsw.Error("the writer broke off")  # what a write ends with unless it is known to have ended otherwise
+class _Document:
+    """What an append adds, and whom to tell if it cannot be taken in."""
+
+    __slots__ = ("failed", "text")
+
+    def __init__(self, text: str, failed: Callable[[str], None]) -> None:
+        self.text = text
+        self.failed = failed
 
 
-def _casefold(*texts: object) -> str:
-    return str(texts[0]).casefold()
+class _Job:
+    """A change that its caller waits for."""
 
+    __slots__ = ("alone", "cursor", "done", "error", "result", "work")
 
-class _Ticket(Generic[T]):
-    """One caller's write, handed to whoever holds the writer."""
-
-    __slots__ = ("done", "error", "job", "result")
-
-    def __init__(self, job: Callable[[apsw.Connection], T]) -> None:
-        self.job = job
-        self.done = False
-        self.result: T | None = None
-        self.error: apsw.Error | None = _BROKEN_OFF
+    def __init__(self, work: Callable[[apsw.Connection, int], Any], cursor: int, *, alone: bool) -> None:
+        self.work = work
+        self.cursor = cursor
+        self.alone = alone
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: apsw.Error | None = apsw.Error("the writer stopped")
 
 
 class Database:
-    """An open index file.
-
-    Every write is a transaction. Callers that write at the same time share one: whoever gets the writer runs all that wait, so
-    nobody waits for a thread to wake that is not its own.
-    """
+    """An open index file."""
 
     def __init__(self, path: Path) -> None:
         """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is of a newer version."""
         self.path = path
-        self._readers: list[apsw.Connection] = []
         self._local = threading.local()
-        self._guard = threading.Lock()  # guards `_readers`
-        self._writing = threading.Lock()  # guards `_writer`; held for one transaction; nobody waits for another lock under it
-        self._waiting: deque[_Ticket[object]] = deque()
+        self._readers: list[apsw.Connection] = []
+        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        self._waiting: deque[_Document | _Job] = deque()
+        self._waiting_size = 0
+        self._put = 0  # how many were put in, ever
+        self._taken = 0  # how many of them are done with
+        self._expecting = 0  # how many callers wait for `_taken` or for room
+        self._stopping = self._stopped = False
         self._writer = apsw.Connection(str(path))
         try:
             path.chmod(0o600)
@@ -60,13 +75,18 @@ class Database:
             # Freed pages are overwritten with zeros: what was deleted is gone.
             self._writer.pragma("secure_delete", True)
             self._writer.pragma("cache_size", -16384)
+            self._writer.wal_autocheckpoint(4000)  # pages: a page that changes often is written back less often
             migrate(self._writer)
+            self._cursor = int(self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0)
         except BaseException:
             self._writer.close(force=True)
             raise
+        self._thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
+        self._thread.start()
 
     def read(self) -> apsw.Connection:
-        """The reader of this thread. It sees everything that was written before."""
+        """The reader of this thread. It sees everything that was put in before. Raises IndexUnavailable."""
+        self.settle()
         connection: apsw.Connection | None = getattr(self._local, "reader", None)
         if connection is None:
             connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -74,68 +94,158 @@ class Database:
             connection.pragma("cache_size", -2048)
             connection.pragma("query_only", True)
             connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
-            with self._guard:
+            with self._changed:
                 self._readers.append(connection)
             self._local.reader = connection
         return connection
 
-    def write(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Runs the job in a transaction and returns what it returns, once that is committed. Raises IndexUnavailable.
+    def put(self, document: str, updates: int, failed: Callable[[str], None]) -> int:
+        """Leaves a document to be taken in. It adds so many rows to the update log.
 
-        A job may be run twice: if another caller's job fails in the shared transaction, each is run again alone.
+        Returns the cursor of the last of them (0: none). `failed` is called with the reason, from the writer's thread, if it
+        cannot be taken in. Raises IndexUnavailable if nothing is taken in any more.
         """
-        ticket: _Ticket[T] = _Ticket(job)
-        self._waiting.append(ticket)  # type: ignore[arg-type]  # a deque of all kinds of tickets
-        with self._writing:
-            while not ticket.done:
-                self._run_waiting()
-        if ticket.error is not None:
-            raise IndexUnavailable(f"the index refused a write: {ticket.error}") from ticket.error
-        return ticket.result  # type: ignore[return-value]  # set before done
+        with self._changed:
+            while self._waiting_size > _MAX_WAITING and not self._stopped:
+                self._wait()
+            first = self._cursor
+            self._cursor += updates
+            cursor = self._cursor if updates else 0
+            # The cursors are given out here, in the order in which the documents will be taken in.
+            text = f'{document[:-1]},"cursor":{first}}}'
+            self._waiting_size += len(text)
+            self._enqueue(_Document(text, failed))
+        return cursor
 
-    def _run_waiting(self) -> None:
-        tickets: list[_Ticket[object]] = []
-        while self._waiting and len(tickets) < _BATCH:
-            tickets.append(self._waiting.popleft())
-        try:
-            self._run(tickets)
-        except apsw.Error as error:
-            if len(tickets) == 1:
-                tickets[0].error = error
-            else:
-                for ticket in tickets:
-                    try:
-                        self._run([ticket])
-                    except apsw.Error as own:
-                        ticket.error = own
-        finally:
-            for ticket in tickets:
-                ticket.done = True
+    def write(self, work: Callable[[apsw.Connection, int], T], *, updates: int = 0, alone: bool = False) -> T:
+        """Runs the work in a transaction of its own, after all that was put in before, and returns what it returns.
 
-    def _run(self, tickets: list[_Ticket[object]]) -> None:
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
-            for ticket in tickets:
-                ticket.result = ticket.job(self._writer)
-            self._writer.execute("COMMIT")
-            for ticket in tickets:
-                ticket.error = None
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            raise
+        It may add so many rows to the update log, and is given the cursor before theirs. `alone` runs it outside of any
+        transaction. Raises IndexUnavailable.
+        """
+        with self._changed:
+            job = _Job(work, self._cursor, alone=alone)
+            self._cursor += updates
+            self._expecting += 1
+            self._enqueue(job)
+            self._changed.notify_all()
+        job.done.wait()
+        with self._changed:
+            self._expecting -= 1
+        if job.error is not None:
+            raise IndexUnavailable(f"the index refused a write: {job.error}") from job.error
+        return cast(T, job.result)
 
-    def empty_log(self) -> bool:
-        """Moves the write-ahead log into the database and cuts it to nothing. False if a reader was in the way."""
-        with self._writing:
-            busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-            return not busy
+    def skip_cursors(self) -> None:
+        """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
+        with self._changed:
+            self._cursor += _CRASH_GAP
+
+    def settle(self) -> None:
+        """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
+        if self._taken == self._put:  # both only grow, and `_taken` is read first: if they are equal, they were
+            return
+        with self._changed:
+            put = self._put
+            while self._taken < put and not self._stopped:
+                self._wait()
+            if self._taken < put:
+                raise IndexUnavailable("the index's writer stopped")
 
     def close(self) -> None:
-        """Closes every connection. No call may be under way."""
-        with self._guard:
-            for connection in self._readers:
-                connection.close()
-            self._readers.clear()
-        with self._writing:
-            self._writer.close()
+        """Takes in what waits, and closes every connection. No call may be under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+        for connection in self._readers:
+            connection.close()
+        self._readers.clear()
+        self._writer.close()
+
+    # The queue ----------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, item: _Document | _Job) -> None:
+        if self._stopped:
+            raise IndexUnavailable("the index's writer stopped")
+        if not self._waiting:
+            self._changed.notify_all()
+        self._waiting.append(item)
+        self._put += 1
+
+    def _wait(self) -> None:
+        self._expecting += 1
+        self._changed.notify_all()
+        try:
+            self._changed.wait()
+        finally:
+            self._expecting -= 1
+
+    def _write_until_closed(self) -> None:
+        try:
+            while batch := self._next():
+                if isinstance(batch[0], _Job):
+                    self._run(batch[0])
+                else:
+                    self._take_in(cast(list[_Document], batch))
+                with self._changed:
+                    self._taken += len(batch)
+                    if self._expecting:
+                        self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._stopped = True
+                for item in self._waiting:
+                    if isinstance(item, _Job):
+                        item.done.set()
+                self._changed.notify_all()
+
+    def _next(self) -> list[_Document | _Job]:
+        """One job, or all documents before the next job; empty when the database is closed."""
+        with self._changed:
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            if not self._expecting and not self._stopping:
+                self._changed.wait(_LINGER)  # nobody waits for these: more may come, and cost less together
+            batch: list[_Document | _Job] = []
+            while self._waiting and len(batch) < _BATCH:
+                if isinstance(item := self._waiting[0], _Job):
+                    return batch or [self._waiting.popleft()]
+                self._waiting_size -= len(item.text)
+                batch.append(self._waiting.popleft())
+            return batch
+
+    def _take_in(self, documents: list[_Document]) -> None:
+        try:
+            self._writer.execute(_TAKE_IN, (f"[{','.join(document.text for document in documents)}]",))
+        except apsw.Error as error:
+            if len(documents) == 1:
+                documents[0].failed(str(error))
+            else:  # one of them is at fault: each alone
+                for document in documents:
+                    self._take_in([document])
+
+    def _run(self, job: _Job) -> None:
+        try:
+            if job.alone:
+                job.result = job.work(self._writer, job.cursor)
+            else:
+                self._run_in_transaction(job)
+            job.error = None
+        except apsw.Error as error:
+            job.error = error
+        finally:
+            job.done.set()
+
+    def _run_in_transaction(self, job: _Job) -> None:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            job.result = job.work(self._writer, job.cursor)
+            self._writer.execute("COMMIT")
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+
+def _casefold(*texts: object) -> str:
+    return str(texts[0]).casefold()

@@ -1,38 +1,32 @@
 """The door of the index: what the floors above may ask of it, in their words. Errors of SQLite become IndexUnavailable here."""
 
+import itertools
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.conversation import (
-    Abbreviated,
-    Began,
-    Compressed,
-    Conversation,
-    MetaUpdated,
-    TitleAssigned,
-)
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.incoming import document_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.index.updates import LoggedUpdate, UpdateKind
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.transcript.reader import Line
 
 NAME = "conversations.db"
+DAMAGED = ".damaged"  # behind the name: a file that stands where a page of the index was found damaged, for the next start
 
 Removed = dict[str, int]
 """How many entries were taken out of each place."""
@@ -45,8 +39,18 @@ class Index:
         """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database)."""
         self._database = Database(folder / NAME)
         self._closed = threading.Event()
+        try:
+            self._read_state()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_state(self) -> None:
         with self.reading() as connection:
             self._lengths = Lengths(connection)
+            self._seen = requests.all_seen(connection)
+            last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'conversations'").get
+            self._numbers = itertools.count(int(last or 0) + 1)
             self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
 
     @contextmanager
@@ -55,6 +59,9 @@ class Index:
         try:
             yield self._database.read()
         except apsw.Error as error:
+            if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+                with suppress(OSError):
+                    self._database.path.with_name(NAME + DAMAGED).touch(0o600)
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
 
     # What is known ------------------------------------------------------------------------------------------------------
@@ -65,9 +72,9 @@ class Index:
             return conversations.find(connection, conversation_id)
 
     def select(
-        self, chosen: Filter, limit: int, after: tuple[int, int] | None = None, *, newest_first: bool = True
+        self, chosen: Filter, limit: int, after: tuple[int, str] | None = None, *, newest_first: bool = True
     ) -> list[Stored]:
-        """Conversations by update time then number, behind the place `after`."""
+        """Conversations by update time then id, behind the place `after`."""
         with self.reading() as connection:
             return conversations.select(connection, chosen, limit, after, newest_first=newest_first)
 
@@ -79,6 +86,8 @@ class Index:
 
     def request(self, request_id: str) -> KnownRequest | None:
         """A request that was carried out before, or None."""
+        if request_id not in self._seen:
+            return None
         with self.reading() as connection:
             return requests.find(connection, request_id)
 
@@ -143,10 +152,10 @@ class Index:
         """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
         return self._lengths.read()
 
-    def numbers_in(self, scope: Scope) -> NDArray[np.int64] | None:
-        """The conversations of a scope; None for all."""
+    def numbers_in(self, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:
+        """The conversations of a scope; None for all (see `search.numbers_in`)."""
         with self.reading() as connection:
-            return search.numbers_in(connection, scope)
+            return search.numbers_in(connection, terms, scope)
 
     def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
         """Those of these messages that exist and lie in the scope."""
@@ -176,49 +185,42 @@ class Index:
         lines: list[Line],
         *,
         time: int,
+        failed: Callable[[str], None],
         log: bool = True,
     ) -> tuple[int, int]:
-        """Takes in the lines that follow what is indexed, all or none.
+        """Puts in the lines that follow what is indexed, to be taken in all or none; every later read sees them.
 
         `before` and `after` are what is known without and with them; `number` is None for a conversation that is not indexed
-        yet. `time` is now, for the update log; `log` False leaves that out (a rebuild: nobody's cursor reaches there). Returns the
-        conversation's number and the cursor of its last update (0: none). Raises IndexUnavailable.
+        yet. `time` is now, for the update log; `log` False leaves that out (a rebuild: nobody's cursor reaches there). `failed` is
+        called with the reason, from another thread, if they cannot be taken in. Returns the conversation's number and the cursor
+        of its last update (0: none). Raises IndexUnavailable if nothing is taken in any more.
         """
-        messages = [(line, line.entry.content) for line in lines if line.entry and isinstance(line.entry.content, Message)]
-        last = lines[-1]
-        logged = _updates_of(lines, time) if log else []
-        known = _requests_of(after.id, lines)
-
-        def job(connection: apsw.Connection) -> tuple[int, int]:
-            own = conversations.save(connection, number, before, after)
-            if messages:
-                turns.add(connection, own, messages)
-            cursor = 0
-            for update in logged:
-                cursor = updates.add(connection, own, update)
-            for request in known:
-                requests.add(connection, replace(request, cursor=cursor))
-            connection.execute("INSERT OR REPLACE INTO progress VALUES(?, ?, ?)", (own, last.end, last.sequence))
-            return own, cursor
-
-        own, cursor = self._database.write(job)
-        self._lengths.set(own, after.text_bytes, len(messages))
+        own = next(self._numbers) if number is None else number
+        for line in lines:
+            if line.entry is not None and line.entry.stamp.request_id:
+                self._seen.add(line.entry.stamp.request_id)
+        document, updates_added = document_of(own, before, after, lines, time=time, log=log)
+        cursor = self._database.put(document, updates_added, failed)
+        self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
 
     def want_rebuild(self, reason: str) -> None:
         """Lets the next start make the index anew."""
         self._database.write(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,))
+            lambda connection, _: connection.execute("INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,))
         )
 
     def remember(self, request: KnownRequest) -> None:
         """Remembers a request that wrote no line. Raises IndexUnavailable."""
-        self._database.write(lambda connection: requests.add(connection, request))
+        self._seen.add(request.request_id)
+        self._database.write(lambda connection, _: requests.add(connection, request))
 
     def want_abbreviation(self, number: int, request: KnownRequest | None) -> None:
         """Queues a conversation's abbreviation, and remembers the request that asked for it."""
+        if request:
+            self._seen.add(request.request_id)
 
-        def job(connection: apsw.Connection) -> None:
+        def job(connection: apsw.Connection, _: int) -> None:
             conversations.want_abbreviation(connection, number)
             if request:
                 requests.add(connection, request)
@@ -228,7 +230,7 @@ class Index:
     def begin_removal(self, number: int, conversation_id: str, time: int) -> Removed:
         """Takes the conversation itself out: nobody finds it any more. Its messages follow with `remove_messages`."""
 
-        def job(connection: apsw.Connection) -> Removed:
+        def job(connection: apsw.Connection, cursor: int) -> Removed:
             conversations.remove(connection, number)
             removed = {
                 "conversations": 1,
@@ -236,10 +238,10 @@ class Index:
                 "requests": requests.remove(connection, conversation_id),
             }
             connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
-            updates.add(connection, number, LoggedUpdate(UpdateKind.DELETED, time, 0, 0, conversation_id))
+            updates.add_deleted(connection, cursor + 1, number, conversation_id, time)
             return removed
 
-        removed = self._database.write(job)
+        removed = self._database.write(job, updates=1)
         self._lengths.remove(number)
         return removed
 
@@ -256,70 +258,31 @@ class Index:
 
     def remove_messages(self, number: int, messages: list[Message]) -> None:
         """Takes messages of a conversation out, their words too."""
-        self._database.write(lambda connection: turns.remove(connection, number, messages))
+        self._database.write(lambda connection, _: turns.remove(connection, number, messages))
         self._lengths.count(-len(messages))
 
     def end_removal(self, number: int) -> None:
         """The conversation's messages are out: forgets that it was there."""
-        self._database.write(lambda connection: connection.execute("DELETE FROM deletions WHERE number = ?", (number,)))
+        self._database.write(lambda connection, _: connection.execute("DELETE FROM deletions WHERE number = ?", (number,)))
 
     def empty_log(self) -> bool:
-        """Cuts the write-ahead log, which may hold text that was deleted. False if a reader was in the way."""
-        try:
-            return self._database.empty_log()
-        except apsw.Error as error:
-            raise IndexUnavailable(f"the index cannot empty its log: {error}") from error
+        """Cuts the write-ahead log, which may hold text that was deleted, to nothing. False if a reader was in the way."""
+
+        def job(connection: apsw.Connection, _: int) -> bool:
+            return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+
+        return self._database.write(job, alone=True)
+
+    def settle(self) -> None:
+        """Waits until everything that was added before is taken in, or was refused and its `failed` called."""
+        self._database.settle()
+
+    def skip_cursors(self) -> None:
+        """Leaves out the cursors that may have been given out for updates which a crash took."""
+        self._database.skip_cursors()
 
     def close(self) -> None:
         """Closes the file. Closing twice is harmless."""
         if not self._closed.is_set():
             self._closed.set()
             self._database.close()
-
-
-def _updates_of(lines: list[Line], time: int) -> list[LoggedUpdate]:
-    """One update for every batch of messages and for every event, in their order."""
-    logged: list[LoggedUpdate] = []
-    for line in lines:
-        if line.entry is None:
-            continue
-        content, (index, _) = line.entry.content, line.entry.stamp.batch
-        match content:
-            case Message():
-                previous = logged[-1] if logged else None
-                if index > 1 and previous and previous.kind is UpdateKind.MESSAGES:
-                    logged[-1] = replace(previous, last_sequence=line.sequence)
-                else:
-                    logged.append(LoggedUpdate(UpdateKind.MESSAGES, time, line.sequence, line.sequence))
-            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated():
-                logged.append(LoggedUpdate(_kind(content), time, line.sequence, line.sequence))
-            case _:
-                pass
-    return logged
-
-
-def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated) -> UpdateKind:
-    match content:
-        case Began():
-            return UpdateKind.CREATED
-        case TitleAssigned():
-            return UpdateKind.TITLE
-        case Compressed():
-            return UpdateKind.COMPRESSION
-        case Abbreviated():
-            return UpdateKind.ABBREVIATION
-        case MetaUpdated():
-            return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
-
-
-def _requests_of(conversation_id: str, lines: list[Line]) -> list[KnownRequest]:
-    """The requests that wrote these lines, each with its first and last line."""
-    known: dict[str, KnownRequest] = {}
-    for line in lines:
-        if line.entry is None or not (request_id := line.entry.stamp.request_id):
-            continue
-        first = known.get(request_id) or KnownRequest(
-            request_id, line.entry.stamp.request_hash, conversation_id, line.sequence, line.sequence
-        )
-        known[request_id] = replace(first, last_sequence=line.sequence)
-    return list(known.values())

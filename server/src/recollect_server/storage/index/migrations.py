@@ -13,6 +13,60 @@ SEQUENCE_BITS = 22
 """4,194,303 lines a conversation; 2,199,023,255,551 conversations."""
 
 
+_COLUMNS = (
+    "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
+    "message_count", "manually_named", "pinned", "model", "contact", "group_id", "thread_id", "subject", "usage_input",
+    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through",
+)  # fmt: skip
+
+_FIXED = {"number", "id", "channel", "create_time", "contact", "group_id", "thread_id", "subject"}  # from the first line on
+
+INCOMING = f"""
+    -- The way in: `INSERT INTO incoming` takes one JSON document (see `incoming.py`) into every table at once.
+    CREATE VIEW incoming AS SELECT '' AS document;
+    CREATE TRIGGER take_in INSTEAD OF INSERT ON incoming BEGIN
+        SELECT RAISE(ABORT, 'the lines before these are not indexed')
+            WHERE coalesce((SELECT bytes FROM progress WHERE number = NEW.document ->> '$.conversation[0]'), 0)
+                <> NEW.document ->> '$.progress[0]';
+        INSERT INTO conversations({", ".join(_COLUMNS)})
+            SELECT {", ".join(f"NEW.document ->> '$.conversation[{i}]'" for i in range(len(_COLUMNS)))} WHERE true
+            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)};
+        INSERT OR REPLACE INTO notes
+            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.notes[0]', NEW.document ->> '$.notes[1]'
+            WHERE NEW.document -> '$.notes' IS NOT NULL;
+        INSERT INTO messages
+            SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
+            FROM json_each(NEW.document, '$.messages');
+        INSERT INTO turns_fts(rowid, text) SELECT value ->> 0, value ->> 6 FROM json_each(NEW.document, '$.messages');
+        INSERT INTO updates
+            SELECT (NEW.document ->> '$.cursor') + key + 1, NEW.document ->> '$.conversation[0]', value ->> 0, value ->> 1,
+                value ->> 2, value ->> 3, ''
+            FROM json_each(NEW.document, '$.updates');
+        INSERT OR IGNORE INTO requests
+            SELECT value ->> 0, value ->> 1, NEW.document ->> '$.conversation[1]', value ->> 2, value ->> 3,
+                iif(n.updates = 0, 0, (NEW.document ->> '$.cursor') + n.updates), ''
+            FROM json_each(NEW.document, '$.requests'), (SELECT json_array_length(NEW.document, '$.updates') AS updates) n;
+        INSERT OR REPLACE INTO progress
+            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
+    END;
+    CREATE TRIGGER topics_of_new AFTER INSERT ON conversations WHEN NEW.topics <> '[]' BEGIN
+        INSERT OR IGNORE INTO topics SELECT value, NEW.number FROM json_each(NEW.topics);
+    END;
+    CREATE TRIGGER topics_changed AFTER UPDATE OF topics ON conversations WHEN OLD.topics <> NEW.topics BEGIN
+        DELETE FROM topics WHERE number = NEW.number;
+        INSERT OR IGNORE INTO topics SELECT value, NEW.number FROM json_each(NEW.topics);
+    END;
+    CREATE TRIGGER participants_of_new AFTER INSERT ON conversations BEGIN
+        INSERT OR IGNORE INTO participants SELECT value, NEW.number FROM json_each(NEW.participants);
+    END;
+    CREATE TRIGGER participants_changed AFTER UPDATE OF participants ON conversations
+            WHEN OLD.participants <> NEW.participants BEGIN
+        DELETE FROM participants WHERE number = NEW.number;
+        INSERT OR IGNORE INTO participants SELECT value, NEW.number FROM json_each(NEW.participants);
+    END;
+"""
+
+
 def _first_tables(connection: apsw.Connection) -> None:
     connection.execute("""
         CREATE TABLE identity(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -28,8 +82,8 @@ def _first_tables(connection: apsw.Connection) -> None:
             usage_input INTEGER NOT NULL, usage_output INTEGER NOT NULL, cost_total REAL NOT NULL,
             text_bytes INTEGER NOT NULL, compressed_through INTEGER NOT NULL, abbreviated_through INTEGER NOT NULL,
             abbreviation_wanted INTEGER NOT NULL DEFAULT 0);
-        CREATE INDEX conversations_by_time ON conversations(update_time, number);
-        CREATE INDEX conversations_by_channel ON conversations(channel, update_time, number);
+        CREATE INDEX conversations_by_time ON conversations(update_time, id);
+        CREATE INDEX conversations_by_channel ON conversations(channel, update_time, id);
         -- Long texts have a row of their own, so that an append does not write them again.
         CREATE TABLE notes(
             number INTEGER PRIMARY KEY, abbreviation TEXT NOT NULL, compression_summary TEXT NOT NULL);
@@ -57,6 +111,7 @@ def _first_tables(connection: apsw.Connection) -> None:
         -- Conversations whose messages are being taken out, a part at a time.
         CREATE TABLE deletions(number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     """)
+    connection.execute(INCOMING)
     # Deleted words are taken out of the segments themselves, not only marked.
     connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
     # A cursor of another index must not be taken for one of this.

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import apsw
 
+from recollect_server.storage.index.seen import Seen
+
 
 @dataclass(frozen=True, slots=True)
 class KnownRequest:
@@ -16,6 +18,14 @@ class KnownRequest:
     last_sequence: int = 0
     cursor: int = 0
     answer: str = ""
+
+
+def all_seen(connection: apsw.Connection) -> Seen:
+    """The ids of all requests."""
+    seen = Seen(int(connection.execute("SELECT count(*) FROM requests").get))
+    for (request_id,) in connection.execute("SELECT request_id FROM requests"):
+        seen.add(request_id)
+    return seen
 
 
 def find(connection: apsw.Connection, request_id: str) -> KnownRequest | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from recollect_server.storage.index.conversations import Filter
@@ -66,18 +67,23 @@ def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArra
     return pairs[:, 0], pairs[:, 1]
 
 
-def numbers_in(connection: apsw.Connection, scope: Scope) -> NDArray[np.int64] | None:
-    """The numbers of the conversations in the scope, ascending; None for all."""
-    where, values = scope.conversations.where()
-    if scope.start is not None:
-        where += " AND c.update_time >= ?"
-        values.append(scope.start)
-    if scope.end is not None:
-        where += " AND c.create_time < ?"
-        values.append(scope.end)
-    if where == "1":
-        return None
-    rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
+def numbers_in(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:
+    """The numbers of the conversations in the scope, ascending; None for all.
+
+    With times, those with any of the terms in a message of that time: of a conversation's own times none says that.
+    """
+    if scope.start is not None or scope.end is not None:
+        conditions, values = _conditions(scope)
+        rows = connection.execute(
+            f"SELECT DISTINCT turns_fts.rowid >> {SEQUENCE_BITS} FROM turns_fts JOIN messages m ON m.id = turns_fts.rowid"
+            f" WHERE turns_fts MATCH ? AND {' AND '.join(conditions)} ORDER BY 1",
+            (_any(terms), *values),
+        )
+    else:
+        where, values = scope.conversations.where()
+        if where == "1":
+            return None
+        rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
@@ -86,11 +92,11 @@ def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[i
     if not ids:
         return {}
     times, values = _times(scope)
-    marks = ", ".join("?" * len(ids))
     rows = connection.execute(
         f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length FROM messages m JOIN conversations c"
-        f" ON c.number = m.id >> {SEQUENCE_BITS} WHERE m.id IN ({marks}){''.join(f' AND {part}' for part in times)}",
-        (*ids, *values),
+        f" ON c.number = m.id >> {SEQUENCE_BITS} WHERE m.id IN (SELECT value FROM json_each(?))"
+        f"{''.join(f' AND {part}' for part in times)}",
+        (orjson.dumps(list(ids)).decode(), *values),
     )
     mask = (1 << SEQUENCE_BITS) - 1
     return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5])) for row in rows}

@@ -5,11 +5,10 @@ The words are kept without the text (a contentless table), so taking them out ne
 
 import apsw
 
-from recollect_server.domain.budget import message_tokens, newest_turns
+from recollect_server.domain.budget import newest_turns
 from recollect_server.domain.message import Message
 from recollect_server.domain.text import segment
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
-from recollect_server.storage.transcript.reader import Line
 
 Place = tuple[int, int, int]
 """Where a line is: sequence, offset, length in bytes."""
@@ -30,22 +29,8 @@ def searchable_text(message: Message) -> str:
 
     The bare role is left out: it would stand in every message and find none.
     """
-    return segment(f"{message.sender}: {message.content}" if message.sender else message.content)
-
-
-def add(connection: apsw.Connection, number: int, lines: list[tuple[Line, Message]]) -> None:
-    """Adds messages, ascending. Adding one again replaces nothing and fails (apsw.ConstraintError)."""
-    connection.executemany(
-        "INSERT INTO messages VALUES(?, ?, ?, ?, ?, ?)",
-        [
-            (message_id(number, line.sequence), m.turn_number, m.timestamp, line.offset, line.length, message_tokens(m))
-            for line, m in lines
-        ],
-    )
-    connection.executemany(
-        "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)",
-        [(message_id(number, line.sequence), searchable_text(m)) for line, m in lines],
-    )
+    text = f"{message.sender}: {message.content}" if message.sender else message.content
+    return segment(text.replace("\0", " "))
 
 
 def remove(connection: apsw.Connection, number: int, messages: list[Message]) -> None:

@@ -1,6 +1,5 @@
 """The update log: one row for every change, in the order of the changes, written in the change's own transaction."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import apsw
@@ -18,24 +17,11 @@ class UpdateKind(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedUpdate:
-    """One change: the lines that say it. `detail` is the conversation's name where no line is left (a delete)."""
-
-    kind: UpdateKind
-    time: int
-    first_sequence: int
-    last_sequence: int
-    detail: str = ""
-
-
-def add(connection: apsw.Connection, number: int, update: LoggedUpdate) -> int:
-    """Logs a change of a conversation. Returns its cursor."""
+def add_deleted(connection: apsw.Connection, cursor: int, number: int, conversation_id: str, time: int) -> None:
+    """Logs that a conversation is gone; its name stands in the row, for no other place has it any more."""
     connection.execute(
-        "INSERT INTO updates(number, kind, time, first_sequence, last_sequence, detail) VALUES(?, ?, ?, ?, ?, ?)",
-        (number, update.kind.value, update.time, update.first_sequence, update.last_sequence, update.detail),
+        "INSERT INTO updates VALUES(?, ?, ?, ?, 0, 0, ?)", (cursor, number, UpdateKind.DELETED.value, time, conversation_id)
     )
-    return connection.last_insert_rowid()
 
 
 def remove(connection: apsw.Connection, number: int) -> int:

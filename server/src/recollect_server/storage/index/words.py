@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import apsw
 
 from recollect_server.domain.stopwords import STOP_WORDS
-from recollect_server.domain.text import UNSPACED_RUN, pairs, segment
+from recollect_server.domain.text import pairs, runs, segment
 
 _MAX_TERMS = 64
 _MAX_COMMON = 0.15  # a word in more than this share of all messages only costs time, where rarer ones are there
@@ -65,12 +65,13 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
         word = text[start:end].decode().lower()
         bucket = stops if word in STOP_WORDS else words
         bucket.setdefault(stem, Term(word, stem))
-    for run in UNSPACED_RUN.findall(query):
+    unspaced = runs(query)
+    for run in unspaced:
         # The last character of a run stands alone in the index; of a query it says something only if it is all there is.
         last = pairs(run)[-1]
         if len(run) == 1:
             words[last] = Term(last, last, prefix=True)
-        elif last not in UNSPACED_RUN.findall(query):
+        elif last not in unspaced:
             words.pop(last, None)
     return list((words or stops).values())
 

@@ -9,6 +9,7 @@ from recollect_server.domain.ids import is_conversation_id
 SUFFIX = ".jsonl"
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
 TORN = ".torn"  # what was cut off a transcript's tail
+COPY = ".copy"  # a transcript's good prefix, until it takes the name (see writer)
 
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -50,6 +51,11 @@ class TranscriptFolder:
         """Where the cut-off tails of a transcript are kept."""
         path = self.path(conversation_id)
         return path.with_name(path.name + TORN)
+
+    def copy_path(self, conversation_id: str) -> Path:
+        """Where a copy of a transcript is that a crash kept from taking its name."""
+        path = self.path(conversation_id)
+        return path.with_name(path.name + COPY)
 
     def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(self.root) as entries:

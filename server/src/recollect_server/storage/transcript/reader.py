@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from recollect_server.storage.transcript.files import open_transcript
@@ -70,6 +71,26 @@ def read_lines(path: Path, places: list[tuple[int, int, int]]) -> list[Line]:
     finally:
         os.close(handle)
     return lines
+
+
+def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
+    """How many lines between the first and the last of these places, which are ascending, are damaged. Raises OSError.
+
+    What lies between two messages is events, or lines that the index could not read.
+    """
+    gaps = [(before, after) for before, after in pairwise(places) if after[1] > before[1] + before[2]]
+    if not gaps:
+        return 0
+    damaged = 0
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        for before, after in gaps:
+            start = before[1] + before[2]
+            for number, raw in enumerate(os.pread(handle, after[1] - start, start).split(b"\n")[:-1]):
+                damaged += line_of(raw, before[0] + 1 + number, start).entry is None
+    finally:
+        os.close(handle)
+    return damaged
 
 
 def line_of(raw: bytes, sequence: int, offset: int) -> Line:

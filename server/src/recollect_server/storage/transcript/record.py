@@ -1,7 +1,7 @@
 """A line of a transcript and the entry that it stands for."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import orjson
@@ -19,7 +19,11 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.time import from_text, to_text
 
+T = TypeVar("T")
+
 _SUFFIX = len(b',"crc":"00000000"}')
+_MAX_TURN = (1 << 31) - 1
+_MAX_NUMBER = (1 << 63) - 1
 
 
 class Damaged(Exception):
@@ -143,7 +147,9 @@ def _fields(content: Content) -> dict[str, Any]:
 
 def _stamp(fields: dict[str, Any]) -> Stamp:
     index, count = fields.get("batch", (1, 1))
-    return Stamp(fields.get("requestId", ""), fields.get("requestHash", ""), (index, count), fields.get("draftId", ""))
+    if not 1 <= index <= count:
+        raise ValueError(f"line {index} of {count} of a batch")
+    return Stamp(_text(fields, "requestId", ""), _text(fields, "requestHash", ""), (index, count), _text(fields, "draftId", ""))
 
 
 def _content(fields: dict[str, Any], sequence: int) -> Content:
@@ -153,12 +159,12 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
     if kind == "meta":
         party = fields.get("party", {})
         return Began(
-            id=fields["id"],
-            channel=fields["channel"],
+            id=_text(fields, "id"),
+            channel=_text(fields, "channel"),
             time=from_text(fields["created"]),
-            participants=tuple(fields.get("participants", ())),
-            party=Party(party.get("contact", ""), party.get("groupId", ""), party.get("threadId", ""), party.get("subject", "")),
-            model=fields.get("model", ""),
+            participants=_texts(fields.get("participants", ())),
+            party=Party(*(_text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
+            model=_text(fields, "model", ""),
         )
     if kind == "event":
         return _event(fields)
@@ -169,33 +175,72 @@ def _event(fields: dict[str, Any]) -> Content:
     time = from_text(fields["timestamp"])
     match fields["event"]:
         case "title_assigned":
-            return TitleAssigned(fields["title"], tuple(fields.get("topics", ())), time)
+            return TitleAssigned(_text(fields, "title"), _texts(fields.get("topics", ())), time)
         case "compression":
-            return Compressed(fields["compressedThrough"], fields["summary"], time)
+            return Compressed(_number(fields["compressedThrough"], _MAX_TURN), _text(fields, "summary"), time)
         case "abbreviation":
             topics = fields.get("topics")
-            return Abbreviated(fields["text"], time, None if topics is None else tuple(topics))
+            return Abbreviated(_text(fields, "text"), time, None if topics is None else _texts(topics))
         case "meta_update":
-            return MetaUpdated(time, fields.get("title"), fields.get("manuallyNamed"), fields.get("model"), fields.get("pinned"))
+            return MetaUpdated(
+                time,
+                _optional(fields, "title", str),
+                _optional(fields, "manuallyNamed", bool),
+                _optional(fields, "model", str),
+                _optional(fields, "pinned", bool),
+            )
         case _:
             return Unknown()
 
 
 def _message(fields: dict[str, Any], sequence: int) -> Message:
     usage = fields.get("usage")
+    cost = fields.get("cost")
     return Message(
         role=Role(fields["role"]),
-        content=fields["content"],
+        content=_text(fields, "content"),
         timestamp=from_text(fields["timestamp"]),
         sequence=sequence,
-        turn_number=fields["turnNumber"],
-        thinking_text=fields.get("thinkingText", ""),
-        usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),
-        cost=fields.get("cost"),
-        channel=fields.get("channel", ""),
-        sender=fields.get("sender", ""),
-        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in fields.get("toolCalls", ())),
-        tool_call_id=fields.get("toolCallId", ""),
-        attachments=tuple(Attachment(a["mediaType"], a["uri"], a.get("bytesLength", 0)) for a in fields.get("attachments", ())),
-        metadata=fields.get("metadata"),
+        turn_number=_number(fields["turnNumber"], _MAX_TURN),
+        thinking_text=_text(fields, "thinkingText", ""),
+        usage=None if usage is None else Usage(_number(usage.get("input", 0)), _number(usage.get("output", 0))),
+        cost=None if cost is None else float(cost),
+        channel=_text(fields, "channel", ""),
+        sender=_text(fields, "sender", ""),
+        tool_calls=tuple(ToolCall(_text(c, "id"), _text(c, "name"), _text(c, "arguments")) for c in fields.get("toolCalls", ())),
+        tool_call_id=_text(fields, "toolCallId", ""),
+        attachments=tuple(
+            Attachment(_text(a, "mediaType"), _text(a, "uri"), _number(a.get("bytesLength", 0)))
+            for a in fields.get("attachments", ())
+        ),
+        metadata=_optional(fields, "metadata", dict),
     )
+
+
+# A line with a good checksum may still be another program's: what is not of its type is damage, here and not further in.
+
+
+def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = fields[name] if default is None else fields.get(name, default)
+    if type(value) is not str:
+        raise TypeError(f"{name} is not a text")
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if any(type(value) is not str for value in values):
+        raise TypeError("an entry of a list is not a text")
+    return tuple(values)
+
+
+def _number(value: Any, most: int = _MAX_NUMBER) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise TypeError(f"{value!r} is not a number from 0 to {most}")
+    return value
+
+
+def _optional(fields: dict[str, Any], name: str, kind: type[T]) -> T | None:
+    value = fields.get(name)
+    if value is not None and type(value) is not kind:
+        raise TypeError(f"{name} is not a {kind.__name__}")
+    return value

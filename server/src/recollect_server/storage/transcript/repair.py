@@ -61,17 +61,23 @@ def _good_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, s
             # What came before is complete, or damaged in the middle of the file: no longer a tail.
             good, why, batch = line.offset, "", []
         batch.append(line)
-        if index == count:
+        if index == count and _is_whole(batch):
             good, why, batch = line.end, "", []
         else:
-            why = why or f"only {index} of the {count} lines of a batch are there"
+            why = why or f"only {len(batch)} of the {count} lines of a batch are there"
     if end == size:
         return (good, why) if good < size else (size, "")
     tail = _tail(path, end, size)
     last = line_of(tail, sequence, end)
-    if last.entry is not None and last.entry.stamp.batch[0] == last.entry.stamp.batch[1]:
+    if last.entry is not None and _is_whole([last] if last.entry.stamp.batch[0] == 1 else [*batch, last]):
         return size + 1, ""
     return good, "the last line is not ended"
+
+
+def _is_whole(batch: list[Line]) -> bool:
+    """Whether these lines are a batch from its first line to its last, each undamaged."""
+    places = [line.entry.stamp.batch for line in batch if line.entry is not None]
+    return places == [(index, len(batch)) for index in range(1, len(batch) + 1)]
 
 
 def _tail(path: Path, start: int, size: int) -> bytes:

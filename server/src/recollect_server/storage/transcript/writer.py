@@ -1,13 +1,34 @@
 """Appends to a transcript: written, synced, then acknowledged.
 
-No file stays open between appends: opening one costs some microseconds beside the sync's hundred, and five thousand active
-conversations cost no handle. The caller holds the conversation's lock, so one file has one writer at a time.
+A file is opened with O_DSYNC, so one system call writes and syncs: each call costs a change of Python's global lock, and under load
+those changes are what an append takes longest for. The last files stay open. The caller holds the conversation's lock, so one file
+has one writer at a time.
 """
 
+import errno
 import os
+import threading
+from collections import OrderedDict
 from pathlib import Path
 
-from recollect_server.storage.transcript.files import open_transcript, sync_folder
+from recollect_server.storage.transcript.files import COPY, open_transcript, sync_folder
+
+_MAX_OPEN = 256
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # nothing reached the disk that a later sync could be wrong about
+
+
+class _File:
+    """An open transcript. It closes when nobody uses it any more: it may be dropped from the cache in the middle of a write."""
+
+    __slots__ = ("handle", "inode")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.handle = open_transcript(path, flags)
+        self.inode = os.fstat(self.handle).st_ino
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            os.close(self.handle)
 
 
 class TranscriptWriter:
@@ -15,59 +36,85 @@ class TranscriptWriter:
 
     def __init__(self, *, sync: bool) -> None:
         self._sync = sync
+        self._flags = os.O_DSYNC if sync else 0
+        self._guard = threading.Lock()  # guards `_files`; no file is opened or written under it
+        self._files: OrderedDict[Path, _File] = OrderedDict()
 
     def create(self, path: Path, line: bytes) -> None:
         """Makes the file with its first line, durable with its name. Raises FileExistsError, OSError (and leaves no file)."""
-        handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        file = _File(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | self._flags)
         try:
-            try:
-                _write_all(handle, line)
-                if self._sync:
-                    os.fsync(handle)
-            finally:
-                os.close(handle)
+            _write_all(file.handle, line, 0)
             if self._sync:
+                os.fsync(file.handle)
                 sync_folder(path.parent)
         except OSError:
             path.unlink(missing_ok=True)
             raise
+        self._keep(path, file)
 
     def append(self, path: Path, lines: bytes, size: int) -> None:
-        """Adds whole lines behind the first `size` bytes, in one write, durable when it returns.
+        """Adds whole lines behind the first `size` bytes, durable when it returns.
 
-        What a failed write left behind is cut off before the error (OSError) is raised. After a failed sync the kernel may
-        have dropped the pages and would report the next sync as done, so the file is given up: its first `size` bytes are
-        copied to a new one that takes its name.
+        What a failed write left behind is cut off before the error (OSError) is raised. After an error that may be the sync's, the
+        kernel may have dropped the pages and would report the next sync as done, so the file is given up: its first `size` bytes
+        are copied to a new one that takes its name.
         """
-        handle = open_transcript(path, os.O_RDWR)
+        file = self._open(path, size)
         try:
-            found = os.fstat(handle).st_size
-            if found != size:
-                raise OSError(f"{path.name} has {found} bytes and should have {size}: something else wrote to it")
-            os.lseek(handle, size, os.SEEK_SET)
-            try:
-                _write_all(handle, lines)
-            except OSError:
-                os.ftruncate(handle, size)
-                raise
-            if self._sync:
-                try:
-                    os.fdatasync(handle)
-                except OSError:
-                    _replace_with_prefix(handle, path, size)
-                    raise
-        finally:
-            os.close(handle)
+            _write_all(file.handle, lines, size)
+        except OSError as error:
+            self.forget(path)
+            if error.errno in _NO_ROOM or not self._sync:
+                os.ftruncate(file.handle, size)
+            else:
+                _replace_with_prefix(file.handle, path, size)
+            raise
+
+    def forget(self, path: Path) -> None:
+        """Closes the file: it was renamed, removed or mended."""
+        with self._guard:
+            self._files.pop(path, None)
+
+    def close(self) -> None:
+        """Closes every file. No append may be under way."""
+        with self._guard:
+            self._files.clear()
+
+    def _open(self, path: Path, size: int) -> _File:
+        with self._guard:
+            file = self._files.get(path)
+            if file:
+                self._files.move_to_end(path)
+        if not file:
+            file = _File(path, os.O_RDWR | self._flags)
+            self._keep(path, file)
+        # One look at the name tells whether the file is still the one that is open, and as long as it was.
+        try:
+            found = path.stat(follow_symlinks=False)
+        except OSError:
+            self.forget(path)
+            raise
+        if found.st_size != size or found.st_ino != file.inode:
+            self.forget(path)
+            raise OSError(errno.EIO, f"{path.name} is not as this server left it: something else wrote to it")
+        return file
+
+    def _keep(self, path: Path, file: _File) -> None:
+        with self._guard:
+            self._files[path] = file
+            while len(self._files) > _MAX_OPEN:
+                self._files.popitem(last=False)
 
 
-def _write_all(handle: int, data: bytes) -> None:
-    written = os.write(handle, data)
+def _write_all(handle: int, data: bytes, offset: int) -> None:
+    written = os.pwrite(handle, data, offset)
     while written < len(data):
-        written += os.write(handle, memoryview(data)[written:])
+        written += os.pwrite(handle, memoryview(data)[written:], offset + written)
 
 
 def _replace_with_prefix(handle: int, path: Path, size: int) -> None:
-    copy = path.with_name(path.name + ".copy")
+    copy = path.with_name(path.name + COPY)
     copy.unlink(missing_ok=True)
     target = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
@@ -75,8 +122,8 @@ def _replace_with_prefix(handle: int, path: Path, size: int) -> None:
         while offset < size:
             part = os.pread(handle, min(1 << 20, size - offset), offset)
             if not part:
-                raise OSError(f"{path.name} ended before byte {size} while it was copied")
-            _write_all(target, part)
+                raise OSError(errno.EIO, f"{path.name} ended before byte {size} while it was copied")
+            _write_all(target, part, offset)
             offset += len(part)
         os.fsync(target)
     finally:

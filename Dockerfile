@@ -1,0 +1,27 @@
+# syntax=docker/dockerfile:1
+# Two stages: the first makes the wheels, the second has only what runs.
+FROM python:3.12-slim AS build
+WORKDIR /build
+COPY constraints.txt ./
+COPY client client
+COPY server server
+RUN python -m venv /opt/recollect \
+    && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt ./client ./server
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --home-dir /data recollect \
+    && mkdir -p /data /run/recollect \
+    && chown recollect /data /run/recollect \
+    && chmod 0700 /data /run/recollect
+COPY --from=build /opt/recollect /opt/recollect
+USER 10001
+# A container reaches others through a Unix socket in a shared folder: other addresses than loopback need TLS and a token.
+ENV PATH=/opt/recollect/bin:$PATH \
+    RECOLLECT_DATA_DIR=/data \
+    RECOLLECT_LISTEN=unix:/run/recollect/recollect.sock \
+    RECOLLECT_LOG_FORMAT=json
+VOLUME ["/data", "/run/recollect"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["recollect-server", "health"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["recollect-server"]
+CMD ["serve"]

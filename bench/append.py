@@ -1,0 +1,79 @@
+"""AppendTurn, durable and indexed, against a bare unary echo of the same request on the same kind of server.
+
+`python -m bench.append [--rounds 3] [--calls 4000]`
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import uuid
+from pathlib import Path
+
+import grpc
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1 import message_pb2
+from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+
+from bench.calls import Measured, measure
+from bench.servers import ECHO, echo, recollect
+
+APPEND = "/recollect.v1.ConversationService/AppendTurn"
+_WORDS = [w for w in (Path(__file__).read_text() + Path(grpc.__file__).read_text()).split() if w.isalpha()]
+
+
+def text(randomness: random.Random, size: int = 500) -> str:
+    """Words of some `size` bytes together."""
+    words: list[str] = []
+    while sum(map(len, words)) + len(words) < size:
+        words.append(randomness.choice(_WORDS))
+    return " ".join(words)[:size]
+
+
+def requests(target: str, callers: int, calls: int, batch: int) -> list[list[bytes]]:
+    """For every caller a conversation of its own and the requests that append to it."""
+    randomness = random.Random(1)
+    made = []
+    with grpc.insecure_channel(target) as channel:
+        stub = ConversationServiceStub(channel)
+        for _ in range(callers):
+            conversation = stub.Create(api.CreateRequest(channel="web")).conversation.id
+            own = []
+            for _ in range(calls // callers):
+                messages = [
+                    message_pb2.Message(role=message_pb2.ROLE_ASSISTANT if i else message_pb2.ROLE_USER, content=text(randomness))
+                    for i in range(batch)
+                ]
+                request = api.AppendTurnRequest(conversation_id=conversation, messages=messages, request_id=uuid.uuid4().hex)
+                own.append(request.SerializeToString())
+            made.append(own)
+    return made
+
+
+def main() -> None:
+    """Prints the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=4000)
+    parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, echo() as (echo_target, _), recollect(Path(folder) / "data") as (target, _):
+        for callers, batch in [(n, 1) for n in chosen.callers] + [(8, 10)]:
+            appends: list[Measured] = []
+            echoes: list[Measured] = []
+            for _ in range(chosen.rounds):
+                made = requests(target, callers, chosen.calls if batch == 1 else chosen.calls // 4, batch)
+                echoes.append(measure(echo_target, ECHO, made))
+                appends.append(measure(target, APPEND, made))
+            ratio = statistics.median(a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
+            rate = statistics.median(a.rate for a in appends)
+            base = statistics.median(e.rate for e in echoes)
+            p50, p99 = (statistics.median(a.milliseconds(share) for a in appends) for share in (0.5, 0.99))
+            print(
+                f"{callers} callers, batches of {batch}: {rate:.0f} appends/s ({rate * batch:.0f} messages/s), p50 {p50:.2f} ms,"
+                f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Many callers of one method, in a process of their own: how many calls a second, and how long each took.
+
+Requests are bytes made before the clock starts, so that both sides of a ratio cost the caller the same.
+"""
+
+import multiprocessing
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import grpc
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run of calls came to."""
+
+    calls: int
+    seconds: float
+    times: list[float]
+    """Seconds of each call, sorted."""
+
+    @property
+    def rate(self) -> float:
+        """Calls a second."""
+        return self.calls / self.seconds
+
+    def milliseconds(self, share: float) -> float:
+        """The time that this share of the calls stayed under."""
+        return self.times[min(len(self.times) - 1, int(share * len(self.times)))] * 1000
+
+
+def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
+    """Runs one caller for each list of requests, one call after the other, all callers at once."""
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_run, args=(theirs, target, method, requests))
+    process.start()
+    try:
+        answer = ours.recv()
+    finally:
+        process.join()
+    assert isinstance(answer, Measured)
+    return answer
+
+
+def _run(answer: Connection, target: str, method: str, requests: list[list[bytes]]) -> None:
+    with grpc.insecure_channel(target) as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
+
+        def caller(own: list[bytes]) -> list[float]:
+            times = []
+            for request in own:
+                began = time.perf_counter()
+                call(request, timeout=60)
+                times.append(time.perf_counter() - began)
+            return times
+
+        grpc.channel_ready_future(channel).result(30)
+        with ThreadPoolExecutor(len(requests)) as pool:
+            began = time.perf_counter()
+            times = sorted(t for own in pool.map(caller, requests) for t in own)
+            seconds = time.perf_counter() - began
+    answer.send(Measured(len(times), seconds, times))

@@ -1,0 +1,222 @@
+"""How much of what is right Search finds: labelled questions (a recall set) put to a running server, and to plain FTS5.
+
+`python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...] [--abbreviations]`
+
+A group of the set is one person's history and gets a server and a data folder of its own. A question that says when it was asked
+is answered from what was said before.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from recollect import Client, DateRange
+from recollect_server.cli import recall_sets
+from recollect_server.cli.conversion import message_to, milliseconds, moment
+from recollect_server.cli.plan import Batch, Happened, Plan
+from recollect_server.domain.conversation import Abbreviated
+
+from bench.plain import PlainFts5
+from bench.servers import recollect
+
+DEPTHS = (1, 5, 10)
+FIGURES = [f"{kind}@{depth}" for kind in ("recall", "any") for depth in DEPTHS]
+QUERIES = "queries.jsonl"
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A labelled question."""
+
+    group: str
+    id: str
+    query: str
+    category: str
+    gold_conversations: list[str]
+    gold_messages: list[str]
+    asked_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an answer names, best first."""
+
+    conversations: list[str]
+    messages: list[str]
+
+
+Ask = Callable[[Question], Found]
+
+
+@dataclass(slots=True)
+class Tally:
+    """The figures of every question, for conversations and for messages."""
+
+    conversations: list[list[float]] = field(default_factory=list)
+    messages: list[list[float]] = field(default_factory=list)
+
+    def add(self, question: Question, found: Found) -> None:
+        """Counts an answer. What has no gold is left out."""
+        if question.gold_conversations:
+            self.conversations.append(figures(found.conversations, question.gold_conversations))
+        if question.gold_messages:
+            self.messages.append(figures(found.messages, question.gold_messages))
+
+
+def figures(found: list[str], gold: list[str]) -> list[float]:
+    """The share of the gold among the first so many found, and whether there is any, for each depth; in percent."""
+    hits = [len(set(gold) & set(found[:depth])) for depth in DEPTHS]
+    return [100 * n / len(set(gold)) for n in hits] + [100.0 * (n > 0) for n in hits]
+
+
+def means(rows: list[list[float]]) -> dict[str, float]:
+    """The mean of each figure over the questions."""
+    return {name: round(statistics.fmean(row[i] for row in rows), 2) if rows else 0.0 for i, name in enumerate(FIGURES)}
+
+
+def read_questions(path: Path) -> dict[str, list[Question]]:
+    """The questions of a set by group."""
+    groups: dict[str, list[Question]] = defaultdict(list)
+    names = Question.__dataclass_fields__
+    for line in path.read_bytes().splitlines():
+        fields: dict[str, Any] = orjson.loads(line)
+        question = Question(**{name: value for name, value in fields.items() if name in names})
+        groups[question.group].append(question)
+    return groups
+
+
+def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Plan]]:
+    """The conversations of a set by group, as the command `import` reads them."""
+    groups: dict[str, list[Plan]] = defaultdict(list)
+    options = recall_sets.SetOptions("web", frozenset(), abbreviations)
+    for line in recall_sets.lines(path):
+        plan = recall_sets.read(line, options)
+        assert isinstance(plan, Plan), f"the set is damaged: {plan}"
+        groups[plan.key[2]].append(plan)
+    return groups
+
+
+class Service:
+    """A group's history in a Recollect server."""
+
+    def __init__(self, client: Client, plans: list[Plan]) -> None:
+        self._client = client
+        self._conversations: dict[str, str] = {}
+        self._messages: dict[tuple[str, int], str] = {}
+        for plan in plans:
+            self._bring_in(plan)
+
+    def _bring_in(self, plan: Plan) -> None:
+        calls = self._client.conversations
+        began = plan.began
+        conversation = calls.create(began.channel, participants=began.participants, create_time=moment(began.time)).id
+        self._conversations[conversation] = plan.key[3]
+        for step in plan.steps:
+            match step:
+                case Batch():
+                    messages = [placed.message for placed in step.messages]
+                    stored = calls.append_turn(conversation, [message_to(message) for message in messages]).messages
+                    for message, there in zip(messages, stored, strict=True):
+                        assert message.metadata is not None, "the import notes where a message is from"
+                        self._messages[conversation, there.sequence] = message.metadata["importId"]
+                case Happened(event=Abbreviated(text)):
+                    calls.record_abbreviation(conversation, text)
+
+    def ask(self, question: Question) -> Found:
+        """The answer of Search."""
+        asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
+        answer = self._client.recall.search(question.query, limit=max(DEPTHS), date_range=DateRange(end=asked) if asked else None)
+        assert not answer.degraded, answer.degraded
+        return Found(
+            [self._conversations[result.conversation_id] for result in answer.results],
+            [self._messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
+        )
+
+
+def plain_fts5(plans: list[Plan]) -> Ask:
+    """The baseline: one row for every conversation with all its text, and one for every message."""
+    conversations, messages = PlainFts5(), PlainFts5()
+    for plan in plans:
+        said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
+        texts = [f"{message.sender}: {message.content}" if message.sender else message.content for message in said]
+        conversations.add(plan.key[3], plan.began.time, "\n".join(texts))
+        for message, text in zip(said, texts, strict=True):
+            assert message.metadata is not None, "the import notes where a message is from"
+            messages.add(message.metadata["importId"], max(message.timestamp, plan.began.time), text)
+
+    def ask(question: Question) -> Found:
+        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        return Found(*(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages)))
+
+    return ask
+
+
+def line_of(question: Question, found: Found) -> dict[str, Any]:
+    """What is written of a question: its gold, what was found, and the place of each gold among that (None: not found)."""
+    pairs = {
+        "conversations": (question.gold_conversations, found.conversations),
+        "messages": (question.gold_messages, found.messages),
+    }
+    line: dict[str, Any] = {"group": question.group, "id": question.id, "category": question.category, "query": question.query}
+    for name, (gold, answered) in pairs.items():
+        ranks = {wanted: answered.index(wanted) + 1 if wanted in answered else None for wanted in gold}
+        line |= {f"gold_{name}": gold, f"found_{name}": answered, f"ranks_{name}": ranks}
+    return line
+
+
+def report(title: str, ours: Tally, plain: Tally) -> None:
+    """Prints both sides' figures."""
+    for kind in ("conversations", "messages"):
+        for name, tally in (("recollect", ours), ("plain fts5", plain)):
+            rows: list[list[float]] = getattr(tally, kind)
+            shown = " ".join(f"{value:9.1f}" for value in means(rows).values())
+            print(f"{title:<22.22} {kind:13} {len(rows):5} {name:10} {shown}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the figures and writes the files that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="writes the summary, in percent")
+    parser.add_argument("--questions", type=Path, metavar="OUT.jsonl", help="writes every question with what was found")
+    parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these groups")
+    parser.add_argument("--abbreviations", action="store_true", help="brings in the set's abbreviations too")
+    chosen = parser.parse_args(arguments)
+    plans = read_conversations(chosen.set / recall_sets.FILE, abbreviations=chosen.abbreviations)
+    questions = read_questions(chosen.set / QUERIES)
+    ours: dict[str, Tally] = defaultdict(Tally)
+    plain: dict[str, Tally] = defaultdict(Tally)
+    lines: list[dict[str, Any]] = []
+    for group in chosen.groups or sorted(questions):
+        with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data") as (target, _), Client(target) as client:
+            baseline, service = plain_fts5(plans[group]), Service(client, plans[group])
+            for question in questions[group]:
+                found, expected = service.ask(question), baseline(question)
+                for key in (ALL, question.category):
+                    ours[key].add(question, found)
+                    plain[key].add(question, expected)
+                lines.append(line_of(question, found))
+    print(f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent")
+    print(f"{'':22} {'':13} {'n':>5} {'':10} " + " ".join(f"{name:>9}" for name in FIGURES))
+    for key in sorted(ours, key=lambda key: (key != ALL, key)):
+        report(key, ours[key], plain[key])
+    if chosen.json:
+        total = ours[ALL]
+        summary = {"questions": len(lines), "conversations": means(total.conversations), "messages": means(total.messages)}
+        chosen.json.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    if chosen.questions:
+        chosen.questions.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+
+
+if __name__ == "__main__":
+    main()

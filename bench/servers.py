@@ -1,0 +1,65 @@
+"""The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of server."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+
+THREADS = 32
+ECHO = "/bench.Echo/Echo"
+
+
+@contextmanager
+def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A Recollect server over the folder, in a process of its own; its address and its process."""
+    command = [sys.executable, "-m", "recollect_server", "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    with (data_dir.parent / "server.log").open("a") as log:
+        server = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True)
+        yield from _until_stopped(server)
+
+
+@contextmanager
+def echo() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server that answers every call with its request."""
+    server = subprocess.Popen([sys.executable, "-m", "bench.servers"], stdout=subprocess.PIPE, text=True)
+    yield from _until_stopped(server)
+
+
+def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        if " listens on " not in line:
+            raise SystemExit(f"the server did not start: {line or 'see its log'}")
+        yield line.split(" listens on ")[1].split()[0], server
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def resident_bytes(process: subprocess.Popen[str]) -> int:
+    """The memory that a process has now, in bytes."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("no VmRSS: these figures need Linux")
+
+
+def _serve_echo() -> None:
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lambda request, _context: request)
+    server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(f"echo listens on 127.0.0.1:{port} ", flush=True)
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    _serve_echo()

@@ -1,0 +1,47 @@
+"""Works on many things at a time, with a progress bar where somebody looks on."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+THREADS = 8
+
+
+def each(work: Callable[[T], R], things: Iterable[T], *, total: int, title: str) -> Iterator[R]:
+    """What came of each thing, in the order they are done. `things` are taken as needed; the first error ends it.
+
+    Without a terminal nothing is shown.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    hidden = not (console.is_terminal and sys.stdout.isatty())
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
+            task = progress.add_task(title, total=total)
+            for result in _each(pool, work, things):
+                progress.advance(task)
+                yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _each(pool: ThreadPoolExecutor, work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
+    running: set[Future[R]] = set()
+    for thing in things:
+        running.add(pool.submit(work, thing))
+        if len(running) >= 2 * THREADS:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield future.result()

@@ -1,0 +1,91 @@
+"""What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes in."""
+
+import orjson
+
+from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Conversation, MetaUpdated, TitleAssigned
+from recollect_server.domain.message import Message
+from recollect_server.storage.index.turns import message_id, searchable_text
+from recollect_server.storage.index.updates import UpdateKind
+from recollect_server.storage.transcript.reader import Line
+
+_Update = list[object]
+"""Kind, time, first line, last line."""
+
+
+def document_of(
+    number: int, before: Conversation | None, after: Conversation, lines: list[Line], *, time: int, log: bool
+) -> tuple[str, int]:
+    """The document for these lines of a conversation, and how many rows it adds to the update log.
+
+    `before` and `after` are what is known without and with them; `log` False leaves the update log out.
+    """
+    updates = _updates_of(lines, time) if log else []
+    party, usage = after.party, after.usage_total
+    document = {
+        "conversation": (
+            number, after.id, after.channel, after.create_time, after.update_time, after.title, after.opening,
+            orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
+            after.message_count, int(after.manually_named), int(after.pinned), after.model, party.contact, party.group_id,
+            party.thread_id, party.subject, usage.input, usage.output, after.cost_total, after.text_bytes,
+            after.compressed_through, after.abbreviated_through,
+        ),
+        "messages": [
+            (
+                message_id(number, line.sequence), message.turn_number, message.timestamp, line.offset, line.length,
+                message_tokens(message), searchable_text(message),
+            )
+            for line in lines
+            if line.entry is not None and isinstance(message := line.entry.content, Message)
+        ],
+        "updates": updates,
+        "requests": _requests_of(lines),
+        "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
+    }  # fmt: skip
+    notes = (after.abbreviation, after.compression_summary)
+    if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
+        document["notes"] = notes
+    return orjson.dumps(document).decode(), len(updates)
+
+
+def _updates_of(lines: list[Line], time: int) -> list[_Update]:
+    """One update for every batch of messages and for every event, in their order."""
+    updates: list[_Update] = []
+    for line in lines:
+        if line.entry is None:
+            continue
+        match line.entry.content:
+            case Message():
+                if line.entry.stamp.batch[0] > 1 and updates and updates[-1][0] == UpdateKind.MESSAGES:
+                    updates[-1][3] = line.sequence
+                else:
+                    updates.append([UpdateKind.MESSAGES, time, line.sequence, line.sequence])
+            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated() as content:
+                updates.append([_kind(content), time, line.sequence, line.sequence])
+            case _:
+                pass
+    return updates
+
+
+def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated) -> UpdateKind:
+    match content:
+        case Began():
+            return UpdateKind.CREATED
+        case TitleAssigned():
+            return UpdateKind.TITLE
+        case Compressed():
+            return UpdateKind.COMPRESSION
+        case Abbreviated():
+            return UpdateKind.ABBREVIATION
+        case MetaUpdated():
+            return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
+
+
+def _requests_of(lines: list[Line]) -> list[list[object]]:
+    """The requests that wrote these lines: id, hash, first and last line."""
+    known: dict[str, list[object]] = {}
+    for line in lines:
+        if line.entry is not None and (request_id := line.entry.stamp.request_id):
+            first = known.setdefault(request_id, [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence])
+            first[3] = line.sequence
+    return list(known.values())

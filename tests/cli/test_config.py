@@ -1,0 +1,132 @@
+"""`recollect-server config`: which setting wins, and what is said of a wrong one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from recollect_server.settings import Settings
+
+from tests.cli.conftest import run
+
+WRONG = {
+    "listen": ["0.0.0.0:50051", "127.0.0.1:70000", "127.0.0.1", "unix:", ""],
+    "space": ["../other", "Upper", ""],
+    "durability": ["never"],
+    "max_working_turns": ["0", "1001", "many"],
+    "max_working_tokens": ["0"],
+    "max_message_bytes": ["1023", "16777217"],
+    "max_batch_bytes": ["1023", "67108865"],
+    "threads": ["0", "1001"],
+    "reflection": ["perhaps"],
+    "shutdown_grace": ["10 seconds", "-1s", "1w"],
+    "log_level": ["loud"],
+    "log_format": ["xml"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"RECOLLECT_{name.upper()}", raising=False)
+
+
+def settings_of(*arguments: object, env: dict[str, str | None] | None = None) -> dict[str, Any]:
+    """What `config` prints."""
+    result = run("config", *arguments, env=env)
+    assert result.exit_code == 0, result.output
+    settings = yaml.safe_load(result.stdout)
+    assert isinstance(settings, dict)
+    return settings
+
+
+def write(path: Path, **settings: Any) -> Path:
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def test_every_setting_is_printed_with_its_default() -> None:
+    settings = settings_of()
+    assert list(settings) == list(Settings.model_fields)
+    assert settings["listen"] == "127.0.0.1:50051"
+    assert settings["data_dir"] == ".recollect"
+    assert settings["durability"] == "fsync"
+    assert (settings["max_working_turns"], settings["max_working_tokens"]) == (20, 8000)
+
+
+def test_a_file_wins_over_defaults(tmp_path: Path) -> None:
+    config = write(tmp_path / "settings.yaml", max_working_turns=30, space="file")
+    settings = settings_of("--config", config)
+    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (30, "file", 32)
+
+
+def test_the_environment_wins_over_a_file(tmp_path: Path) -> None:
+    config = write(tmp_path / "settings.yaml", max_working_turns=30, space="file")
+    settings = settings_of("--config", config, env={"RECOLLECT_MAX_WORKING_TURNS": "40"})
+    assert (settings["max_working_turns"], settings["space"]) == (40, "file")
+
+
+def test_a_flag_wins_over_the_environment_and_a_file(tmp_path: Path) -> None:
+    config = write(tmp_path / "settings.yaml", max_working_turns=30, space="file", threads=5)
+    environment: dict[str, str | None] = {"RECOLLECT_MAX_WORKING_TURNS": "40", "RECOLLECT_SPACE": "environment"}
+    settings = settings_of("--config", config, "--max-working-turns", "50", env=environment)
+    assert (settings["max_working_turns"], settings["space"], settings["threads"]) == (50, "environment", 5)
+
+
+def test_what_is_printed_can_be_read_as_a_file(tmp_path: Path) -> None:
+    printed = run("config", "--shutdown-grace", "1.5s", "--listen", "unix:/tmp/socket", "--log-format", "json").stdout
+    config = tmp_path / "settings.yaml"
+    config.write_text(printed)
+    assert run("config", "--config", config).stdout == printed
+    assert "shutdown_grace: 1500ms" in printed
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_wrong_setting_is_refused_by_name_wherever_it_stands(name: str, value: str, tmp_path: Path) -> None:
+    config = write(tmp_path / "settings.yaml", **{name: value})
+    for result in (
+        run("config", f"--{name.replace('_', '-')}={value}"),
+        run("config", env={f"RECOLLECT_{name.upper()}": value}),
+        run("config", "--config", config),
+    ):
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert result.stderr.startswith("Error: wrong settings:\n")
+        assert f"\n{name}: " in result.stderr, result.stderr
+        assert repr(value) in result.stderr
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    result = run("config", "--threads", "0", "--log-level", "loud", env={"RECOLLECT_SPACE": "Ä"})
+    assert [line.split(":")[0] for line in result.stderr.splitlines()[1:]] == ["space", "threads", "log_level"]
+
+
+def test_a_setting_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
+    result = run("config", "--config", write(tmp_path / "settings.yaml", listne="127.0.0.1:1"))
+    assert result.exit_code == 1
+    assert "listne: there is no such setting" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- a\n- b\n", "just words", "listen: [", "\0"],
+)
+def test_a_file_that_holds_no_settings_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text(text)
+    result = run("config", "--config", config)
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    assert str(config) in result.stderr
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    result = run("config", "--config", tmp_path / "none.yaml")
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'none.yaml'}: there is no such file" in result.stderr
+
+
+def test_serve_refuses_what_config_refuses() -> None:
+    result = run("serve", "--listen", "0.0.0.0:50051")
+    assert result.exit_code == 1
+    assert "listen: must be unix:PATH or a loopback address" in result.stderr

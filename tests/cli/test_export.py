@@ -1,0 +1,236 @@
+"""`recollect-server export`: what is written, and that `import` reads it back."""
+
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recollect import Attachment, Client, Message, Party, ToolCall, Usage
+from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Content, MetaUpdated, TitleAssigned, fold
+from recollect_server.domain.conversation import Conversation as Folded
+from recollect_server.domain.message import Message as StoredMessage
+from recollect_server.domain.message import Role as StoredRole
+from recollect_server.storage.transcript.reader import scan
+
+from tests.cli.conftest import Counts, counts_of, run
+
+START = 1_714_557_600_000
+
+
+def contents(path: Path) -> list[Content]:
+    """What the lines of a transcript say, without the conversation's id."""
+    found: list[Content] = []
+    for line in scan(path):
+        assert line.entry is not None, line.damage
+        content = line.entry.content
+        found.append(replace(content, id="conv-") if isinstance(content, Began) else content)
+    return found
+
+
+def all_contents(folder: Path) -> list[str]:
+    return sorted(repr(contents(path)) for path in folder.glob("conv-*.jsonl"))
+
+
+def folded(path: Path) -> Folded:
+    """What a server would know of a conversation that has this transcript."""
+    known = None
+    for content in contents(path):
+        known = fold(known, content)
+    assert known is not None
+    return known
+
+
+def fill(client: Client) -> str:
+    """Writes a few conversations with everything that they can have. Answers the id of the richest."""
+    rich = client.conversations.create(
+        "whatsapp", participants=["alex", "agent"], party=Party(contact="491701234567", thread_id="t"), model="haiku"
+    )
+    client.conversations.append_turn(
+        rich.id,
+        [
+            Message.user("Is the disk full?", sender="Caroline", attachments=[Attachment("image/png", "file:///a.png", 10)]),
+            Message.assistant(thinking_text="Hm.", tool_calls=[ToolCall("c1", "df", '{"')], usage=Usage(0, 35), cost=0.0),
+            Message.tool("", tool_call_id="c1", metadata={"z": 1, "a": {"y": [1.5, None, True], "b": "ü"}}),
+            Message.assistant("Yes: 97 %.", channel="cli"),
+        ],
+    )
+    client.conversations.append_turn(rich.id, [Message.user("Rotate the logs.\n\u2028Now."), Message.assistant("Done.")])
+    client.conversations.record_compression(rich.id, 1, "The disk was full.")
+    client.conversations.record_abbreviation(rich.id, "Logs are rotated.", topics=["disk", "logs"])
+    client.conversations.rename(rich.id, "Full Disk")
+    client.conversations.set_model(rich.id, "opus")
+    greeted = client.conversations.create("web")
+    client.conversations.append_turn(greeted.id, [Message.assistant("Good morning!")])
+    client.conversations.append_turn(greeted.id, [Message.user("Hi")])
+    client.conversations.create("cli")
+    return rich.id
+
+
+def test_an_export_that_is_imported_and_exported_again_is_equal(
+    start_server: Callable[..., Any], client: Client, server: Any, tmp_path: Path
+) -> None:
+    fill(client)
+    assert run("export", tmp_path / "first", "--target", server.target).exit_code == 0
+    other = start_server(data_dir=tmp_path / "other")
+    imported = run("import", tmp_path / "first", "--target", other.target)
+    assert counts_of(imported.stdout) == Counts(3, 0, 8, 0, 0)
+    assert run("export", tmp_path / "second", "--target", other.target).exit_code == 0
+    assert all_contents(tmp_path / "second") == all_contents(tmp_path / "first")
+    assert not {path.name for path in (tmp_path / "first").iterdir()} & {path.name for path in (tmp_path / "second").iterdir()}
+
+
+def test_an_export_says_what_the_servers_own_transcript_says(client: Client, server: Any, tmp_path: Path) -> None:
+    name = f"{fill(client)}.jsonl"
+    result = run("export", tmp_path / "out", "--target", server.target)
+    assert result.stdout == f"Wrote 3 conversations with 8 messages into {tmp_path / 'out'}. Skipped: 0.\n"
+    mine, theirs = folded(tmp_path / "out" / name), folded(server.folder / name)
+    assert mine == theirs
+
+    def told(path: Path) -> list[StoredMessage]:
+        """The messages, without the lines they stand in: events stand elsewhere; an empty metadata is none."""
+        return [replace(it, sequence=0, metadata=it.metadata or None) for it in contents(path) if isinstance(it, StoredMessage)]
+
+    assert told(tmp_path / "out" / name) == told(server.folder / name)
+
+
+def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(client: Client, server: Any, tmp_path: Path) -> None:
+    conversation = client.conversations.create("web")
+    metadata = {name: {"z": 1, "a": 2, "m": 3} for name in "qwertzuiop"}
+    client.conversations.append_turn(conversation.id, [Message.user("Hi", metadata=metadata)])
+    run("export", tmp_path / "a", "--target", server.target)
+    run("export", tmp_path / "b", "--target", server.target)
+    first, second = ((tmp_path / name / f"{conversation.id}.jsonl").read_bytes() for name in "ab")
+    assert first == second
+    found = contents(tmp_path / "a" / f"{conversation.id}.jsonl")[1]
+    assert isinstance(found, StoredMessage)
+    assert found.metadata == metadata
+    assert list(found.metadata) == sorted(metadata)
+
+
+def test_every_turn_of_an_export_is_one_batch(client: Client, server: Any, tmp_path: Path) -> None:
+    name = f"{fill(client)}.jsonl"
+    run("export", tmp_path / "out", "--target", server.target)
+    stamps = [line.entry.stamp for line in scan(tmp_path / "out" / name) if line.entry]
+    assert [stamp.batch for stamp in stamps[1:7]] == [(1, 4), (2, 4), (3, 4), (4, 4), (1, 2), (2, 2)]
+    assert {stamp.request_id for stamp in stamps} == {""}
+
+
+def test_files_that_are_there_are_kept_unless_told_otherwise(client: Client, server: Any, tmp_path: Path) -> None:
+    conversation = client.conversations.create("web")
+    run("export", tmp_path / "out", "--target", server.target)
+    client.conversations.append_turn(conversation.id, [Message.user("More")])
+    client.conversations.create("web")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    refused = run("export", tmp_path / "out", "--target", server.target)
+    assert refused.exit_code == 1
+    assert f"{conversation.id}.jsonl" in refused.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert run("export", tmp_path / "out", "--target", server.target, "--overwrite").exit_code == 0
+    assert len(contents(tmp_path / "out" / f"{conversation.id}.jsonl")) == 2
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
+def test_only_what_the_filters_name_is_exported(client: Client, server: Any, tmp_path: Path) -> None:
+    ids = {channel: client.conversations.create(channel).id for channel in ("web", "cli", "email")}
+    run("export", tmp_path / "two", "--target", server.target, "--channel", "web", "--channel", "email")
+    assert {path.stem for path in (tmp_path / "two").iterdir()} == {ids["web"], ids["email"]}
+    run("export", tmp_path / "one", "--target", server.target, "--conversation", ids["cli"])
+    assert [path.stem for path in (tmp_path / "one").iterdir()] == [ids["cli"]]
+
+
+def test_a_conversation_that_is_not_there_is_refused_by_name(client: Client, server: Any, tmp_path: Path) -> None:
+    for wrong in ("conv-01HQ0000000000000000000000", "../../etc/passwd"):
+        result = run("export", tmp_path / "out", "--target", server.target, "--conversation", wrong)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("Error: ")
+        assert "conv-" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_automatic_title_with_its_topics_is_exported(
+    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+) -> None:
+    message = StoredMessage(StoredRole.USER, "Hi", START, turn_number=1)
+    names = ["conv-01HQ0000000000000000000000", "conv-01HQ0000000000000000000001"]
+    titled = [TitleAssigned("Small Talk", ("small", "talk"), START)]
+    folder = "data/default/conversations"
+    write_transcript(names[0], [Began(names[0], "web", START, ("user",))], [message], titled, folder=folder)
+    named = [MetaUpdated(START, title="Mine", manually_named=True)]
+    write_transcript(names[1], [Began(names[1], "web", START, ("user",))], [message], titled, named, folder=folder)
+    server = start_server()
+    run("export", tmp_path / "out", "--target", server.target)
+    automatic, manual = (folded(tmp_path / "out" / f"{name}.jsonl") for name in names)
+    assert (automatic.title, automatic.manually_named, automatic.topics) == ("Small Talk", False, ("small", "talk"))
+    assert (manual.title, manual.manually_named, manual.topics) == ("Mine", True, ("small", "talk"))
+
+
+def test_a_pin_is_exported(start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path) -> None:
+    name = "conv-01HQ0000000000000000000000"
+    pinned = [MetaUpdated(START, pinned=True)]
+    write_transcript(name, [Began(name, "discord", START, ("user",))], pinned, folder="data/default/conversations")
+    run("export", tmp_path / "out", "--target", start_server().target)
+    assert folded(tmp_path / "out" / f"{name}.jsonl").pinned
+
+
+def test_damaged_lines_are_counted_and_the_rest_is_exported(
+    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+) -> None:
+    name = "conv-01HQ0000000000000000000000"
+    messages = [[StoredMessage(StoredRole.USER, f"said {turn}", START, turn_number=turn)] for turn in (1, 2, 3)]
+    began = Began(name, "web", START, ("user",))
+    path = write_transcript(name, [began], *messages, folder="data/default/conversations")
+    server = start_server()
+    path.write_bytes(path.read_bytes().replace(b"said 2", b"sung 2"))
+    result = run("export", tmp_path / "out", "--target", server.target)
+    assert result.exit_code == 0
+    assert f"skipped {name}: 1 damaged lines" in result.stderr
+    said = [it.content for it in contents(tmp_path / "out" / f"{name}.jsonl") if isinstance(it, StoredMessage)]
+    assert said == ["said 1", "said 3"]
+
+
+def test_a_long_conversation_is_exported_whole_and_in_order(client: Client, server: Any, tmp_path: Path) -> None:
+    conversation = client.conversations.create("web")
+    for start in range(0, 2400, 800):
+        client.conversations.append_turn(conversation.id, [Message.user(f"turn {start + number}") for number in range(800)])
+    client.conversations.record_compression(conversation.id, 2000, "Numbers.")
+    run("export", tmp_path / "out", "--target", server.target)
+    found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
+    assert [it.content for it in found if isinstance(it, StoredMessage)] == [f"turn {number}" for number in range(2400)]
+    assert [it.compressed_through for it in found if isinstance(it, Compressed)] == [2000]
+    assert not [it for it in found if isinstance(it, Abbreviated)]
+
+
+def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(client: Client, server: Any, tmp_path: Path) -> None:
+    conversation = client.conversations.create("web")
+    thinking = "x" * 1_000_000  # no part of what Load's token limit counts
+    for turn in range(70):
+        client.conversations.append_turn(conversation.id, [Message.user(f"turn {turn}"), Message.assistant(thinking_text=thinking)])
+    result = run("export", tmp_path / "out", "--target", server.target)
+    assert result.exit_code == 0, result.output
+    found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
+    assert [it.content for it in found if isinstance(it, StoredMessage)][::2] == [f"turn {turn}" for turn in range(70)]
+
+
+def test_what_is_written_is_for_its_owner_alone(client: Client, server: Any, tmp_path: Path) -> None:
+    conversation = client.conversations.create("web")
+    run("export", tmp_path / "new" / "out", "--target", server.target)
+    assert stat.S_IMODE((tmp_path / "new" / "out").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "new" / "out" / f"{conversation.id}.jsonl").stat().st_mode) == 0o600
+
+
+def test_the_folder_of_a_server_is_never_written_to(client: Client, server: Any) -> None:
+    conversation = client.conversations.create("web")
+    before = (server.folder / f"{conversation.id}.jsonl").stat().st_ino
+    result = run("export", server.folder, "--target", server.target, "--overwrite")
+    assert result.exit_code == 1
+    assert "is the data folder of a server" in result.stderr
+    assert (server.folder / f"{conversation.id}.jsonl").stat().st_ino == before
+
+
+def test_without_a_server_one_sentence_says_so(tmp_path: Path) -> None:
+    result = run("export", tmp_path / "out", "--target", "127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "no Recollect server answers on 127.0.0.1:1" in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,30 @@
+"""The README says what is so."""
+
+import re
+from pathlib import Path
+
+from recollect_server.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_readme_lists_every_setting_with_its_default() -> None:
+    listed = dict(re.findall(r"^\| `RECOLLECT_(\w+)` \| `--[\w-]+` \| `([^`]*)` \|", README, re.MULTILINE))
+    shown = {"True": "true", "0:00:10": "10s"}
+    defaults = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
+    assert listed == {name: shown.get(default, default) for name, default in defaults.items()}
+
+
+def test_every_folder_on_the_readmes_map_is_there() -> None:
+    folders = re.findall(r"^\| `([\w./…]+/)`", README, re.MULTILINE)
+    assert len(folders) > 8
+    for folder in folders:
+        assert (ROOT / folder.replace("server/…", "server/src/recollect_server")).is_dir(), folder
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
