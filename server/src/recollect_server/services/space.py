@@ -2,8 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,11 +67,9 @@ class StripedLocks:
     def __init__(self) -> None:
         self._locks = [threading.Lock() for _ in range(_STRIPES)]
 
-    @contextmanager
-    def hold(self, name: str) -> Iterator[None]:
-        """Holds the lock that this name falls to."""
-        with self._locks[hash(name) % _STRIPES]:
-            yield
+    def hold(self, name: str) -> threading.Lock:
+        """The lock that this name falls to, for a `with`."""
+        return self._locks[hash(name) % _STRIPES]
 
 
 class Space:

@@ -161,9 +161,12 @@ class Checks:
             self.refuse(f"{name}.tool_calls", "go with ROLE_ASSISTANT alone")
         if tool != bool(value.tool_call_id):
             self.refuse(f"{name}.tool_call_id", "is required with ROLE_TOOL" if tool else "goes with ROLE_TOOL alone")
-        self.text(f"{name}.tool_call_id", value.tool_call_id, most=256)
-        self.text(f"{name}.sender", value.sender, most=256)
-        self.label(f"{name}.channel", value.channel)
+        if value.tool_call_id:
+            self.text(f"{name}.tool_call_id", value.tool_call_id, most=256)
+        if value.sender:
+            self.text(f"{name}.sender", value.sender, most=256)
+        if value.channel:
+            self.label(f"{name}.channel", value.channel)
         if value.HasField("timestamp"):
             self.moment(f"{name}.timestamp", value.timestamp, now)
         if value.HasField("usage"):
