@@ -1,7 +1,7 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
@@ -23,8 +23,7 @@ class Scope:
     end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):  # made by the hundred, in a third of a dataclass's time
     """A message that may be shown: where its line is, and when it was said."""
 
     number: int
