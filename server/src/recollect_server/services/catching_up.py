@@ -10,6 +10,7 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, scan
 from recollect_server.storage.transcript.repair import mend
@@ -63,6 +64,7 @@ def catch_up(
         torn = mend(path, folder.torn_path(conversation_id), offset, lines + 1)
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
+        reach("catch_up.mended")
         messages = damaged = 0
         refused: list[str] = []
         for chunk in _chunks(scan(path, offset, lines + 1)):
@@ -77,6 +79,7 @@ def catch_up(
                 continue
             number, _ = index.add(number, before, conversation, chunk, time=time, failed=refused.append, log=log_updates)
             offset, lines = chunk[-1].end, chunk[-1].sequence
+            reach("catch_up.part")
     except FileNotFoundError:
         raise ConversationNotFound(conversation_id) from None
     except OSError as error:

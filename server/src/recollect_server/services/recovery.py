@@ -16,6 +16,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
 from recollect_server.storage.index.index import DAMAGED, NAME, Index
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 log = structlog.get_logger("recollect.recovery")
@@ -61,6 +62,7 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
     """Makes the index anew from the transcripts. Nobody may have it open."""
     for suffix in ("", "-wal", "-shm", DAMAGED):
         (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
+    reach("recover.index_removed")
     return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
 
 
@@ -87,6 +89,7 @@ def _open(root: Path) -> Index | None:
 def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     for conversation_id in folder.deleting():
         finish_delete(folder, index, conversation_id, clock())
+    reach("recover.deletes_finished")
     known = index.progress()
     behind: list[str] = []
     total = 0
@@ -117,6 +120,7 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
+    reach("recover.done")
     if shown != began:
         progress(len(behind), len(behind))
     return Recovered(index, rebuilt, total, messages, damaged, cut)

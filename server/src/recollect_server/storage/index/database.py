@@ -16,6 +16,7 @@ import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.migrations import migrate
+from recollect_server.storage.points import reach
 
 T = TypeVar("T")
 
@@ -216,8 +217,10 @@ class Database:
             return batch
 
     def _take_in(self, documents: list[_Document]) -> None:
+        reach("index.taking_in")
         try:
             self._writer.execute(_TAKE_IN, (f"[{','.join(document.text for document in documents)}]",))
+            reach("index.taken_in")
         except apsw.Error as error:
             if len(documents) == 1:
                 documents[0].failed(str(error))
@@ -241,7 +244,9 @@ class Database:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             job.result = job.work(self._writer, job.cursor)
+            reach("index.job_done")
             self._writer.execute("COMMIT")
+            reach("index.job_committed")
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")

@@ -23,6 +23,7 @@ from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import Line
 
 NAME = "conversations.db"
@@ -201,6 +202,7 @@ class Index:
                 self._seen.add(line.entry.stamp.request_id)
         document, updates_added = document_of(own, before, after, lines, time=time, log=log)
         cursor = self._database.put(document, updates_added, failed)
+        reach("index.put")
         self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recollect_server.domain.ids import is_conversation_id
+from recollect_server.storage.points import reach
 
 SUFFIX = ".jsonl"
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
@@ -22,10 +23,7 @@ class TranscriptFolder:
 
     def create(self) -> None:
         """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
-        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(folder.parent)
+        make_folder(self.root)
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
@@ -68,6 +66,15 @@ class TranscriptFolder:
 def open_transcript(path: Path, flags: int) -> int:
     """Opens a transcript, never through a link, and not for the processes started later. Raises OSError."""
     return os.open(path, flags | _OPEN_FLAGS, 0o600)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder with its parents, durable, for the owner alone (0700). Harmless if it is there. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+        reach("folder.made")
+        sync_folder(each.parent)
 
 
 def sync_folder(folder: Path) -> None:
