@@ -7,7 +7,7 @@ once or not at all.
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.v1 import message_pb2
@@ -88,6 +88,13 @@ class History:
     def now(self) -> int:
         """A place in the order of all beginnings and ends."""
         return next(self._clock)
+
+    def copy(self) -> "History":
+        """The same calls, to be gone on with in another way."""
+        other = History()
+        other._clock = itertools.count(self.now())
+        other._calls = [replace(call) for call in self.calls()]
+        return other
 
     def calls(self) -> list[Call]:
         """All calls until now, in the order of their beginnings."""

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,10 +92,12 @@ class Callers:
         if not (self._do(kept) and self._do(gone)):
             return
         steps = [("append", kept, 1), ("append", kept, 3), ("rename", kept, 1), ("append", gone, _LONG), ("append", kept, 2)]
-        steps += [("abbreviate", kept, 1), ("look", kept, 0), ("append", gone, 2), ("rename", gone, 1), ("delete", gone, 0), ("append", kept, 1)]
+        steps += [("abbreviate", kept, 1), ("look", kept, 0), *[("append", gone, 2)] * 6, ("rename", gone, 1)]
+        steps += [("delete", gone, 0), ("append", kept, 1)]
         for number, (kind, conversation, texts) in enumerate(steps):
             if kind == "look":
-                self._service.listed(page_size=1)
+                with suppress(grpc.RpcError):
+                    self._service.listed(page_size=1)
             elif not self._do(self._made(kind, f"s{self._seed}n{number}", conversation.conversation_id, texts)):
                 return
 

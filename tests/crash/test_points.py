@@ -94,7 +94,7 @@ def all_is_well(left: Left, start: Start, beside: Path) -> None:
         assert check(left.history, service, left.folder).problems == []
         assert words_of_the_deleted(left) == []
         assert repeat(left.history, service) == []
-        Callers(left.history, service, 2).everything()
+        Callers(left.history, service, 2).everything()  # and it goes on
         verdict = check(left.history, service, left.folder)
     running.stop()
     assert verdict.problems == []
@@ -138,7 +138,7 @@ def after_a_kill(tmp_path_factory: pytest.TempPathFactory) -> Left:
 def test_a_server_that_is_killed_while_it_recovers_recovers_the_next_time(
     kill: Kill, after_a_kill: Left, tmp_path: Path, start_server: Start
 ) -> None:
-    left = Left(tmp_path / "killed", after_a_kill.history)
+    left = Left(tmp_path / "killed", after_a_kill.history.copy())
     shutil.copytree(after_a_kill.data_dir, left.data_dir)
     assert kill.prepare is not None
     kill.prepare(left.folder)
@@ -157,7 +157,7 @@ def test_a_server_that_is_killed_at_folder_made_makes_its_folders_the_next_time(
             assert server.was_killed
         running = start_server(data_dir=left.data_dir)
         with connected(running.target) as service:
-            Callers(left.history, service, nth).everything()
+            Callers(left.history, service, 10 + nth).everything()
         running.stop()
         assert all(call.answered for call in left.history.calls())
         all_is_well(left, start_server, tmp_path / f"beside {nth}")

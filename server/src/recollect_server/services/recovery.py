@@ -77,6 +77,8 @@ def _open(root: Path) -> Index | None:
         return None
     try:
         problem = index.problem()
+        if not problem:
+            index.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -87,7 +89,10 @@ def _open(root: Path) -> Index | None:
 
 
 def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
-    for conversation_id in folder.deleting():
+    deleting = folder.deleting()
+    if deleting and not rebuilt:
+        index.skip_cursors()  # what goes may have changed before, and the index not know of it
+    for conversation_id in deleting:
         finish_delete(folder, index, conversation_id, clock())
     reach("recover.deletes_finished")
     known = index.progress()
@@ -111,7 +116,11 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
         except ConversationNotFound:
-            log.warning("transcript_without_a_line", conversation=conversation_id)
+            if folder.remove_empty(conversation_id):
+                total -= 1
+                log.warning("empty_transcript_removed", conversation=conversation_id)
+            else:
+                log.warning("transcript_without_a_line", conversation=conversation_id)
             continue
         except StorageUnavailable as error:
             log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))

@@ -55,6 +55,17 @@ class TranscriptFolder:
         path = self.path(conversation_id)
         return path.with_name(path.name + COPY)
 
+    def remove_empty(self, conversation_id: str) -> bool:
+        """Removes what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
+        path = self.path(conversation_id)
+        try:
+            if path.stat(follow_symlinks=False).st_size:
+                return False
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
     def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(self.root) as entries:
             for entry in entries:
