@@ -11,7 +11,7 @@ from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_file
 from recollect_server.storage.transcript.reader import Line, scan
 from recollect_server.storage.transcript.repair import mend
 
@@ -65,6 +65,8 @@ def catch_up(
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         reach("catch_up.mended")
+        if size > offset:
+            sync_file(path)  # a process that was killed may have left the end to the system's cache: not known before it is durable
         messages = damaged = 0
         refused: list[str] = []
         for chunk in _chunks(scan(path, offset, lines + 1)):

@@ -45,16 +45,13 @@ class Recovered:
 def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
     folder.create()
+    folder.settle()
     index = _open(folder.root)
     if index is not None:
         try:
             return _bring_up(folder, index, clock, progress, rebuilt=False)
-        except IndexAhead as error:
-            log.warning("index_ahead", reason=str(error))
-            index.close()
         except IndexUnavailable as error:
-            log.warning("index_unusable", reason=str(error))
-            index.close()
+            log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
     return rebuild(folder, clock, progress)
 
 
@@ -89,6 +86,15 @@ def _open(root: Path) -> Index | None:
 
 
 def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+    """Brings the index up; closes it if that fails."""
+    try:
+        return _look_after_all(folder, index, clock, progress, rebuilt=rebuilt)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     deleting = folder.deleting()
     if deleting and not rebuilt:
         index.skip_cursors()  # what goes may have changed before, and the index not know of it

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from recollect_server.domain.ids import is_conversation_id
@@ -24,6 +25,13 @@ class TranscriptFolder:
     def create(self) -> None:
         """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
         make_folder(self.root)
+
+    def settle(self) -> None:
+        """Makes durable what a killed process may have left to the system's cache: the names here and of the folders above."""
+        for folder in (self.root, *self.root.parents[:2]):
+            sync_folder(folder)
+        with suppress(PermissionError):  # what is above the data folder need not be ours
+            sync_folder(self.root.parents[2])
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
@@ -86,6 +94,15 @@ def make_folder(folder: Path) -> None:
         each.mkdir(mode=0o700, exist_ok=True)
         reach("folder.made")
         sync_folder(each.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the content of a transcript durable. Raises OSError."""
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
