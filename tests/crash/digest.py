@@ -56,7 +56,8 @@ def gaps_in_the_update_log(folder: Path) -> list[str]:
     with apsw.Connection(str(folder / "conversations.db")) as connection:
         for number, conversation_id in connection.execute("SELECT number, id FROM conversations").fetchall():
             ranges = connection.execute(
-                "SELECT first_sequence, last_sequence FROM updates WHERE number = ? AND kind = 'messages' ORDER BY cursor", (number,)
+                "SELECT first_sequence, last_sequence FROM updates WHERE number = ? AND kind = 'messages' ORDER BY cursor",
+                (number,),
             )
             told = [line for first, last in ranges for line in range(first, last + 1)]
             ids = connection.execute("SELECT id FROM messages WHERE id >> ? = ? ORDER BY id", (SEQUENCE_BITS, number))

@@ -44,9 +44,7 @@ def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0") -> I
     """A server over the folder that listens, or is dead already."""
     command = [sys.executable, "-m", "recollect_server", "serve", "--listen", listen, "--data-dir", str(data_dir)]
     environment = {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as popen:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as popen:
         try:
             assert popen.stdout is not None
             said = popen.stdout.readline()

@@ -2,9 +2,11 @@
 
 import random
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from recollect_server.app import FolderLock
 from recollect_server.domain.conversation import Party
@@ -23,6 +25,7 @@ from tests.crash.disk import Disk, Killed
 from tests.crash.history import Call, History, Seen, judge, judge_last
 
 FOLDER = Path("data/default/conversations")
+_LOSSES_A_RUN = 20
 
 
 class Life:
@@ -36,9 +39,7 @@ class Life:
             self._lock.release()
             raise
         self._writer = TranscriptWriter(sync=True)
-        self.conversations = Conversations(
-            Space(TranscriptFolder(root / FOLDER), self._writer, self.index, system_clock)
-        )
+        self.conversations = Conversations(Space(TranscriptFolder(root / FOLDER), self._writer, self.index, system_clock))
 
     def end(self) -> None:
         """Closes what is open."""
@@ -117,6 +118,7 @@ class Recorded:
                     self._keep_index(life)
         except Killed:
             pass
+        self.disk.kill_at = -1
         life.end()
         # What a process that is killed leaves of its index is an older one, or none.
         for path in (self._root / FOLDER).glob("conversations.db*"):
@@ -135,7 +137,9 @@ class Recorded:
     def _attempt(self, life: Life, call: Call) -> None:
         first = len(self.disk.steps)
         try:
-            self._history.run(call, lambda: life.send(call), note, RecollectError) if not call.began else note(call, life.send(call))
+            self._history.run(call, lambda: life.send(call), note, RecollectError) if not call.began else note(
+                call, life.send(call)
+            )
             call.ended = call.ended or self._history.now()
         except RecollectError:
             # A delete that was cut short was finished by the start.
@@ -214,14 +218,21 @@ def _problems(life: Life, calls: list[Call], folder: Path) -> list[str]:
     return wrong
 
 
-def run_power_losses(folder: Path, losses: int, seed: int, losses_a_run: int = 20) -> list[str]:
-    """Lets the power fail so many times in random runs, and says what was wrong."""
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """A temporary folder, in memory where there is one: the disk of these tests is a record, what lies below need not be real."""
+    memory = Path("/dev/shm")  # noqa: S108 - no name in it is foreseeable
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def power_losses(folder: Path, losses: int, seed: int) -> Iterator[str]:
+    """Lets the power fail so many times in random runs, and says what is wrong as it comes up."""
     rng = random.Random(seed)  # noqa: S311 - a test's numbers
-    wrong: list[str] = []
     for number in range(losses):
-        if number % losses_a_run == 0:
+        if number % _LOSSES_A_RUN == 0:
             recorded = Recorded(folder / f"run {number}", rng.randrange(1 << 30))
         state = folder / f"state {number}"
-        wrong += [f"loss {number} {problem}" for problem in recorded.problems_after_power_loss(rng, state)]
+        for problem in recorded.problems_after_power_loss(rng, state):
+            yield f"power loss {number} of seed {seed} {problem}"
         shutil.rmtree(state)
-    return wrong
