@@ -21,7 +21,7 @@ def digest(folder: Path) -> Digest:
     """Everything in a closed index that the transcripts tell, by conversation and line instead of by number."""
     found: Digest = {}
     with apsw.Connection(str(folder / "conversations.db")) as connection:
-        names = dict(connection.execute("SELECT number, id FROM conversations").fetchall())
+        names = {row[0]: row[1] for row in connection.execute("SELECT number, id FROM conversations")}
         for table in _BY_NAME:
             columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
             number = columns.index("number")

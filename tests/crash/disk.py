@@ -51,7 +51,7 @@ class Disk:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Records what this process does."""
-        patches = {name: self._watched(name) for name in ("write", "pwrite", "ftruncate", "fsync", "close")}
+        patches: dict[str, Any] = {name: self._watched(name) for name in ("write", "pwrite", "ftruncate", "fsync", "close")}
         patches |= {"open": self._opened(), "rename": self._renamed(), "unlink": self._unlinked(), "mkdir": self._made()}
         with mock.patch.multiple(os, **patches):
             yield

@@ -67,7 +67,8 @@ SERVING = [
 STARTING = [
     Kill("mend.begun", 1, torn), Kill("mend.half_kept", 1, torn), Kill("mend.kept", 2, torn), Kill("mend.cut", 1, torn),
     Kill("mend.newline", 2, without_newline), Kill("catch_up.mended", 1, torn), Kill("catch_up.part", 1, as_it_was),
-    Kill("catch_up.part", 2, without_index), Kill("index.taking_in", 1, without_index), Kill("recover.index_removed", 1, without_index),
+    Kill("catch_up.part", 2, without_index), Kill("index.taking_in", 1, without_index),
+    Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),
 ]  # fmt: skip
 OF_THEIR_OWN = {"folder.made", "delete.torn_removed"}  # each has a test that bears its name

@@ -1,4 +1,7 @@
-"""Power failures at random: what was synced is there, of the rest any part. `python -m bench.crash --power-loss 10000` does more."""
+"""Power failures at random: what was synced is there, of the rest any part.
+
+`python -m bench.crash --power-loss 10000` does more.
+"""
 
 from collections.abc import Callable
 from unittest import mock
