@@ -123,6 +123,11 @@ class Index:
         with self.reading() as connection:
             return turns.newest_places(connection, number, count)
 
+    def newest(self, number: int) -> tuple[Place, int, int] | None:
+        """Where the newest message of a conversation is, with its turn and its time."""
+        with self.reading() as connection:
+            return turns.newest(connection, number)
+
     def cursor_text(self, cursor: int) -> str:
         """A position in the update log as callers see it: bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
