@@ -54,7 +54,7 @@ def one_line_of_ten_megabytes(line: bytes) -> bytes:
 
 
 DAMAGES = [flipped, cut, lost_its_newline, foreign, empty, zeros, ten_megabytes_of_garbage, one_line_of_ten_megabytes]
-COSTS = {flipped: ["two"], cut: ["two"], lost_its_newline: ["two", "three"], zeros: ["two"]}
+COSTS: dict[Damage, list[str]] = {flipped: ["two"], cut: ["two"], lost_its_newline: ["two", "three"], zeros: ["two"]}
 """The messages that go with the damage; else it only stands between them."""
 
 
@@ -87,7 +87,7 @@ def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
         assert text in hits[0][1]
     assert again.search("zebra", limit=100).total_matches == 2
     named = [event for event in logged if event["event"] == "damaged_line"]
-    if index_lost or damage is not flipped and damage is not zeros:  # else it is of its old length, and seen when it is read
+    if index_lost or (damage is not flipped and damage is not zeros):  # else it is of its old length, and seen when it is read
         assert {(event["conversation"], event["line"]) for event in named[:1]} == {(conversation_id, 3)}
         assert len(named) == 1  # however many lines lie there
         assert named[0]["lines"] == running.app.recovered.damaged

@@ -36,7 +36,10 @@ class CaughtUp:
 
 
 class IndexAhead(IndexUnavailable):
-    """The index has something of a transcript that is not there, or stands elsewhere: only a rebuild helps, for the words that are gone are not known."""
+    """The index has something of a transcript that is not there, or stands elsewhere.
+
+    Only a rebuild helps: the words that are gone are not known.
+    """
 
 
 class _Damage:
@@ -61,9 +64,7 @@ class _Damage:
         """There is a good line, or none any more."""
         if self._first is not None:
             lines, first, self._first = self.count - self._before, self._first, None
-            log.warning(
-                "damaged_line", conversation=self._conversation_id, line=first.sequence, lines=lines, reason=first.damage
-            )
+            log.warning("damaged_line", conversation=self._conversation_id, line=first.sequence, lines=lines, reason=first.damage)
 
 
 def catch_up(
@@ -126,7 +127,7 @@ def catch_up(
 
 
 def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
-    """Whether the transcript still is what was indexed, as far as that goes: the newest message and a line's end are where they were.
+    """Whether the transcript still is the one that was indexed: its newest message and a line's end are where they were.
 
     What was put in or taken out before them moves both. Then nothing that the index knows is where it says. Raises OSError.
     """

@@ -59,6 +59,7 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
             torn.unlink()
             reach("delete.torn_removed")
         folder.copy_path(conversation_id).unlink(missing_ok=True)
+        sync_folder(folder.root)  # before the transcript itself goes: after that nobody comes back for them
         path.unlink()
         reach("delete.file_removed")
         sync_folder(folder.root)

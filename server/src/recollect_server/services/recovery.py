@@ -17,7 +17,7 @@ from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
 from recollect_server.storage.index.index import DAMAGED, NAME, Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -57,8 +57,10 @@ def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open."""
-    for suffix in ("", "-wal", "-shm", DAMAGED):
+    for suffix in ("", "-wal", "-shm"):
         (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
+    sync_folder(folder.root)  # the log of the old one must never meet the new one
+    (folder.root / f"{NAME}{DAMAGED}").unlink(missing_ok=True)
     reach("recover.index_removed")
     return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
 
