@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recollect_server.services.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
 from tests.conftest import RunningServer
@@ -88,8 +89,11 @@ class Left:
         return self.data_dir / "default" / "conversations"
 
 
-def all_is_well(left: Left, start: Start, beside: Path) -> None:
-    """Starts the server again and holds it against the history: as it is, when every call is repeated, and on the disk."""
+def all_is_well(left: Left, start: Start, beside: Path) -> Recovered:
+    """Starts the server again and holds it against the history: as it is, when every call is repeated, and on the disk.
+
+    Returns what the start had to do.
+    """
     running = start(data_dir=left.data_dir)
     with connected(running.target) as service:
         assert check(left.history, service, left.folder).problems == []
@@ -102,6 +106,7 @@ def all_is_well(left: Left, start: Start, beside: Path) -> None:
     assert check_index(left.folder, beside, grown=not running.app.recovered.rebuilt) == []
     assert not list(left.folder.glob("*.deleting"))
     assert [path.name for path in left.folder.glob("*.jsonl") if not path.stat().st_size] == []
+    return running.app.recovered
 
 
 def words_of_the_deleted(left: Left) -> list[str]:
@@ -121,7 +126,7 @@ def test_a_server_that_is_killed_while_it_serves_loses_nothing_and_doubles_nothi
             Callers(left.history, service, 1).everything()
         assert server.was_killed
     assert [call.kind for call in left.history.calls() if call.refused] == []
-    all_is_well(left, start_server, tmp_path / "beside")
+    assert not all_is_well(left, start_server, tmp_path / "beside").rebuilt
 
 
 @pytest.fixture(scope="module")
