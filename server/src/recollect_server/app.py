@@ -16,7 +16,7 @@ from recollect_server.services.space import Space
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.files import TranscriptFolder, make_folder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -38,7 +38,7 @@ class FolderLock:
     def __init__(self, data_dir: Path) -> None:
         """Takes the lock. Raises CannotStart if another process has it, or the folder cannot be written."""
         try:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(data_dir)
             self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {data_dir}: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import structlog
 
@@ -10,8 +11,9 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line, scan
+from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_file
+from recollect_server.storage.transcript.reader import Line, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
 
 log = structlog.get_logger("recollect.recovery")
@@ -34,7 +36,35 @@ class CaughtUp:
 
 
 class IndexAhead(IndexUnavailable):
-    """The index has more of a transcript than there is: only a rebuild helps, for the words that are gone are not known."""
+    """The index has something of a transcript that is not there, or stands elsewhere.
+
+    Only a rebuild helps: the words that are gone are not known.
+    """
+
+
+class _Damage:
+    """Counts the damaged lines of a transcript, and names each run of them in the log once."""
+
+    def __init__(self, conversation_id: str) -> None:
+        self.count = 0
+        self._conversation_id = conversation_id
+        self._first: Line | None = None
+        self._before = 0  # how many there were when this run began
+
+    def see(self, line: Line) -> None:
+        """Looks at the next line."""
+        if line.entry is not None:
+            self.end_run()
+            return
+        if self._first is None:
+            self._first, self._before = line, self.count
+        self.count += 1
+
+    def end_run(self) -> None:
+        """There is a good line, or none any more."""
+        if self._first is not None:
+            lines, first, self._first = self.count - self._before, self._first, None
+            log.warning("damaged_line", conversation=self._conversation_id, line=first.sequence, lines=lines, reason=first.damage)
 
 
 def catch_up(
@@ -60,23 +90,29 @@ def catch_up(
         size = path.stat().st_size
         if size < offset:
             raise IndexAhead(f"{path.name} has {size} bytes and {offset} of it are indexed")
+        if stored and size > offset and not _goes_on(path, index, stored):
+            raise IndexAhead(f"{path.name} is another one than was indexed, up to byte {offset}")
         torn = mend(path, folder.torn_path(conversation_id), offset, lines + 1)
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
-        messages = damaged = 0
+        reach("catch_up.mended")
+        if size > offset:
+            sync_file(path)  # a process that was killed may have left the end to the system's cache: not known before it is durable
+        messages = 0
+        damage = _Damage(conversation_id)
         refused: list[str] = []
         for chunk in _chunks(scan(path, offset, lines + 1)):
             before = conversation
             for line in chunk:
                 conversation = folded(conversation, line, conversation_id)
-                damaged += line.entry is None
                 messages += line.entry is not None and isinstance(line.entry.content, Message)
-                if line.entry is None:
-                    log.warning("damaged_line", conversation=conversation_id, line=line.sequence, reason=line.damage)
+                damage.see(line)
             if conversation is None:
                 continue
             number, _ = index.add(number, before, conversation, chunk, time=time, failed=refused.append, log=log_updates)
             offset, lines = chunk[-1].end, chunk[-1].sequence
+            reach("catch_up.part")
+        damage.end_run()
     except FileNotFoundError:
         raise ConversationNotFound(conversation_id) from None
     except OSError as error:
@@ -87,7 +123,21 @@ def catch_up(
         index.settle()
         if refused:
             raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
-    return CaughtUp(Stored(number, conversation, offset, lines), messages, damaged, torn.bytes_cut if torn else 0)
+    return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
+
+
+def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
+    """Whether the transcript still is the one that was indexed: its newest message and a line's end are where they were.
+
+    What was put in or taken out before them moves both. Then nothing that the index knows is where it says. Raises OSError.
+    """
+    if newest := index.newest(stored.number):
+        place, turn_number, timestamp = newest
+        entry = read_lines(path, [place])[0].entry
+        content = entry.content if entry else None
+        if not isinstance(content, Message) or (content.turn_number, content.timestamp) != (turn_number, timestamp):
+            return False
+    return ends_a_line(path, stored.bytes)
 
 
 def read_unindexed(folder: TranscriptFolder, conversation_id: str, until: int | None) -> tuple[list[Line], Conversation | None]:

@@ -25,6 +25,7 @@ from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Removed
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")
@@ -193,9 +194,11 @@ class Conversations:
             self._space.forget(conversation_id)
             self._replays.forget(conversation_id)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+            reach("delete.log_emptied")
             if request:
                 answer = orjson.dumps({"removed": removed, "time": time}).decode()
                 self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
+            reach("delete.remembered")
             return Receipt(conversation_id, removed, time)
 
     # Inside -------------------------------------------------------------------------------------------------------------
@@ -207,7 +210,11 @@ class Conversations:
             head = self._space.head(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
                 return as_it_was(self._space, self._replays, known, head)[1]
-            return self._space.commit(head, [event(head)], request).head.conversation
+            content = event(head)
+            reach("event.begun")
+            done = self._space.commit(head, [content], request)
+            reach("event.recorded")
+            return done.head.conversation
 
     def _check_tool_results(self, head: Head, messages: list[Message]) -> None:
         """Refuses a tool result whose call was not made, or was answered, in its turn; and a call whose id the turn has."""

@@ -13,6 +13,7 @@ import structlog
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.index import Index, Removed
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 from recollect_server.storage.transcript.reader import scan
 
@@ -24,8 +25,11 @@ _PART = 256  # messages a transaction: other writers get their turn between two
 def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
     """Step 1. Raises StorageUnavailable. Hold the conversation's lock."""
     try:
+        reach("delete.begun")
         folder.path(conversation_id).rename(folder.deleting_path(conversation_id))
+        reach("delete.renamed")
         sync_folder(folder.root)
+        reach("delete.durable")
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
 
@@ -42,18 +46,24 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
             removed |= index.begin_removal(number, conversation_id, time)
+            reach("delete.row_removed")
         if number is not None:
             count = _remove_messages(folder, index, conversation_id, number)
             removed |= {"messages": count, "search_terms": count}
             index.end_removal(number)
+            reach("delete.words_removed")
         removed["transcript"] = path.stat().st_size
         torn = folder.torn_path(conversation_id)
         if torn.exists():
             removed["torn_tail"] = torn.stat().st_size
             torn.unlink()
+            reach("delete.torn_removed")
         folder.copy_path(conversation_id).unlink(missing_ok=True)
+        sync_folder(folder.root)  # before the transcript itself goes: after that nobody comes back for them
         path.unlink()
+        reach("delete.file_removed")
         sync_folder(folder.root)
+        reach("delete.file_gone")
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
     if not index.empty_log():
@@ -80,6 +90,7 @@ def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: st
         part.append(line.entry.content)
         if len(part) == _PART:
             index.remove_messages(number, part)
+            reach("delete.part_removed")
             count += len(part)
             part = []
     if part:

@@ -16,7 +16,8 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
 from recollect_server.storage.index.index import DAMAGED, NAME, Index
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -44,23 +45,23 @@ class Recovered:
 def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
     folder.create()
+    folder.settle()
     index = _open(folder.root)
     if index is not None:
         try:
             return _bring_up(folder, index, clock, progress, rebuilt=False)
-        except IndexAhead as error:
-            log.warning("index_ahead", reason=str(error))
-            index.close()
         except IndexUnavailable as error:
-            log.warning("index_unusable", reason=str(error))
-            index.close()
+            log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
     return rebuild(folder, clock, progress)
 
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open."""
-    for suffix in ("", "-wal", "-shm", DAMAGED):
+    for suffix in ("", "-wal", "-shm"):
         (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
+    sync_folder(folder.root)  # the log of the old one must never meet the new one
+    (folder.root / f"{NAME}{DAMAGED}").unlink(missing_ok=True)
+    reach("recover.index_removed")
     return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
 
 
@@ -75,6 +76,8 @@ def _open(root: Path) -> Index | None:
         return None
     try:
         problem = index.problem()
+        if not problem:
+            index.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -85,8 +88,21 @@ def _open(root: Path) -> Index | None:
 
 
 def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
-    for conversation_id in folder.deleting():
+    """Brings the index up; closes it if that fails."""
+    try:
+        return _look_after_all(folder, index, clock, progress, rebuilt=rebuilt)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+    deleting = folder.deleting()
+    if deleting and not rebuilt:
+        index.skip_cursors()  # what goes may have changed before, and the index not know of it
+    for conversation_id in deleting:
         finish_delete(folder, index, conversation_id, clock())
+    reach("recover.deletes_finished")
     known = index.progress()
     behind: list[str] = []
     total = 0
@@ -108,7 +124,11 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
         except ConversationNotFound:
-            log.warning("transcript_without_a_line", conversation=conversation_id)
+            if folder.remove_empty(conversation_id):
+                total -= 1
+                log.warning("empty_transcript_removed", conversation=conversation_id)
+            else:
+                log.warning("transcript_without_a_line", conversation=conversation_id)
             continue
         except StorageUnavailable as error:
             log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
@@ -117,6 +137,7 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
+    reach("recover.done")
     if shown != began:
         progress(len(behind), len(behind))
     return Recovered(index, rebuilt, total, messages, damaged, cut)

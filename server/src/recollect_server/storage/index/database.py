@@ -16,6 +16,7 @@ import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.migrations import migrate
+from recollect_server.storage.points import reach
 
 T = TypeVar("T")
 
@@ -218,8 +219,10 @@ class Database:
 
     def _take_in(self, documents: list[_Document]) -> None:
         text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
+        reach("index.taking_in")
         try:
             self._writer.execute(_TAKE_IN, (text,))
+            reach("index.taken_in")
         except apsw.Error as error:
             if len(documents) == 1:
                 documents[0].failed(str(error))
@@ -243,7 +246,9 @@ class Database:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             job.result = job.work(self._writer, job.cursor)
+            reach("index.job_done")
             self._writer.execute("COMMIT")
+            reach("index.job_committed")
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")

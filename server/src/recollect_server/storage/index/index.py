@@ -24,6 +24,7 @@ from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import Line
 
 NAME = "conversations.db"
@@ -123,6 +124,11 @@ class Index:
         with self.reading() as connection:
             return turns.newest_places(connection, number, count)
 
+    def newest(self, number: int) -> tuple[Place, int, int] | None:
+        """Where the newest message of a conversation is, with its turn and its time."""
+        with self.reading() as connection:
+            return turns.newest(connection, number)
+
     def cursor_text(self, cursor: int) -> str:
         """A position in the update log as callers see it: bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
@@ -203,6 +209,7 @@ class Index:
         updates = updates_of(lines, time) if log else []
         build = partial(document_of, own, before, after, lines, updates)
         cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed)
+        reach("index.put")
         self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
 

@@ -120,6 +120,15 @@ def newest_places(connection: apsw.Connection, number: int, limit: int) -> list[
     return [(identity - message_id(number, 0), offset, length) for identity, offset, length in rows][::-1]
 
 
+def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:
+    """Where the newest message is, with its turn and its time."""
+    row = connection.execute(
+        "SELECT id, offset, length, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        id_range(number),
+    ).fetchone()
+    return None if row is None else ((row[0] - message_id(number, 0), row[1], row[2]), row[3], row[4])
+
+
 def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
     """Whether the conversation has a message before this line."""
     low, _ = id_range(number)

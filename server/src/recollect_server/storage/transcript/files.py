@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from recollect_server.domain.ids import is_conversation_id
+from recollect_server.storage.points import reach
 
 SUFFIX = ".jsonl"
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
@@ -23,10 +25,14 @@ class TranscriptFolder:
 
     def create(self) -> None:
         """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
-        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(folder.parent)
+        make_folder(self.root)
+
+    def settle(self) -> None:
+        """Makes durable what a killed process may have left to the system's cache: the names here and of the folders above."""
+        for folder in (self.root, *self.root.parents[:2]):
+            sync_folder(folder)
+        with suppress(PermissionError):  # what is above the data folder need not be ours
+            sync_folder(self.root.parents[2])
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
@@ -56,6 +62,17 @@ class TranscriptFolder:
         path = self.path(conversation_id)
         return path.with_name(path.name + COPY)
 
+    def remove_empty(self, conversation_id: str) -> bool:
+        """Removes what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
+        path = self.path(conversation_id)
+        try:
+            if path.stat(follow_symlinks=False).st_size:
+                return False
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
     def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(self.root) as entries:
             for entry in entries:
@@ -74,6 +91,24 @@ def _path(root: Path, conversation_id: str) -> Path:
 def open_transcript(path: Path, flags: int) -> int:
     """Opens a transcript, never through a link, and not for the processes started later. Raises OSError."""
     return os.open(path, flags | _OPEN_FLAGS, 0o600)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder with its parents, durable, for the owner alone (0700). Harmless if it is there. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+        reach("folder.made")
+        sync_folder(each.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the content of a transcript durable. Raises OSError."""
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -73,6 +73,15 @@ def read_lines(path: Path, places: list[tuple[int, int, int]]) -> list[Line]:
     return lines
 
 
+def ends_a_line(path: Path, offset: int) -> bool:
+    """Whether a line ends before this byte. Raises OSError."""
+    handle = open_transcript(path, os.O_RDONLY)
+    try:
+        return offset == 0 or os.pread(handle, 1, offset - 1) == b"\n"
+    finally:
+        os.close(handle)
+
+
 def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
     """How many lines between the first and the last of these places, which are ascending, are damaged. Raises OSError.
 

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from recollect_server.storage.points import reach, reach_half_way
 from recollect_server.storage.transcript.files import COPY, open_transcript, sync_folder
 
 _MAX_OPEN = 256
@@ -42,12 +43,17 @@ class TranscriptWriter:
 
     def create(self, path: Path, line: bytes) -> None:
         """Makes the file with its first line, durable with its name. Raises FileExistsError, OSError (and leaves no file)."""
+        reach("create.begun")
         file = _File(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | self._flags)
+        reach("create.file_made")
+        reach_half_way("create.half_written", line, lambda part: os.pwrite(file.handle, part, 0))
         try:
             _write_all(file.handle, line, 0)
+            reach("create.written")
             if self._sync:
                 os.fsync(file.handle)
                 sync_folder(path.parent)
+            reach("create.synced")
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -61,8 +67,11 @@ class TranscriptWriter:
         are copied to a new one that takes its name.
         """
         file = self._open(path, size)
+        reach("append.begun")
+        reach_half_way("append.half_written", lines, lambda part: os.pwrite(file.handle, part, size))
         try:
             _write_all(file.handle, lines, size)
+            reach("append.written")
         except OSError as error:
             self.forget(path)
             if error.errno in _NO_ROOM or not self._sync:

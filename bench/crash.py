@@ -1,0 +1,55 @@
+"""Crashes in number: processes killed under load, and power failures over a recorded disk.
+
+`python -m bench.crash [--rounds 100] [--power-loss 0] [--seed 1]`
+"""
+
+import argparse
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import structlog
+
+from tests.crash.power import memory_folder, power_losses
+from tests.crash.rounds import run_rounds
+
+
+def main() -> None:
+    """Prints the figures; the exit status is 1 if anything was lost, stored twice or read in two ways."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100, help="kills of a server that 8 callers keep busy")
+    parser.add_argument("--power-loss", type=int, default=0, help="power failures of a disk that forgets what was not synced")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    faults = (_kill(chosen.rounds, chosen.seed) if chosen.rounds else []) + (
+        _cut_the_power(chosen.power_loss, chosen.seed) if chosen.power_loss else []
+    )
+    for fault in faults[:20]:
+        print(fault)
+    raise SystemExit(bool(faults))
+
+
+def _kill(rounds: int, seed: int) -> list[str]:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = run_rounds(Path(folder), rounds, seed)
+    print(
+        f"{figures.rounds} rounds in {time.monotonic() - began:.0f} s: {figures.acknowledged} messages acknowledged, "
+        f"{figures.unanswered} calls left unanswered; lost {len(figures.lost)}, duplicated {len(figures.duplicated)}, "
+        f"other faults {len(figures.wrong)}; longest restart {figures.longest_restart:.2f} s"
+    )
+    return figures.lost + figures.duplicated + figures.wrong
+
+
+def _cut_the_power(losses: int, seed: int) -> list[str]:
+    began = time.monotonic()
+    with memory_folder() as folder:
+        faults = list(power_losses(folder, losses, seed))
+    print(f"{losses} power failures in {time.monotonic() - began:.0f} s: {len(faults)} faults")
+    return faults
+
+
+if __name__ == "__main__":
+    main()

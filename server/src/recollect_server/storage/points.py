@@ -1,0 +1,70 @@
+"""Named points at which a test may kill this process, as a power cut or `kill -9` would: nothing is tidied up.
+
+The environment variable `RECOLLECT_KILL_AT=name` (or `name:3`, the third time) chooses one. Without it a point costs a call that
+returns at once. Every point is in `POINTS`, and tests/crash kills each.
+"""
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+
+POINTS = {
+    "folder.made": "a folder of the space is there, and not durable yet",
+    "create.begun": "a conversation is to begin, and nothing is on the disk",
+    "create.file_made": "its transcript is there, and empty",
+    "create.half_written": "half of its first line is written",
+    "create.written": "its first line is written; the file's name may not be durable",
+    "create.synced": "the transcript and its name are durable; the index knows nothing of it",
+    "append.begun": "lines are to be added, and nothing of them is on the disk",
+    "append.half_written": "half of the lines are written, cut in the middle of one",
+    "append.written": "the lines are durable; the index knows nothing of them",
+    "index.put": "lines are durable and wait for the index; their caller is not answered",
+    "index.taking_in": "the index is to take in what waits; callers were answered",
+    "index.taken_in": "the index took in what waited; nobody was told",
+    "index.job_done": "a change of the index that a caller waits for is made, and not committed",
+    "index.job_committed": "that change is committed; the caller does not know",
+    "event.begun": "a title, a model, a summary or an abbreviation is to be recorded",
+    "event.recorded": "it is durable; its caller is not answered",
+    "delete.begun": "a delete is to begin, and the transcript has its name",
+    "delete.renamed": "the transcript is renamed, and that is not durable yet",
+    "delete.durable": "the rename is durable; the index still has the conversation",
+    "delete.row_removed": "the index took the conversation out, and has its messages",
+    "delete.part_removed": "the index took a part of its messages out",
+    "delete.words_removed": "the index has nothing of the conversation; its file is there",
+    "delete.torn_removed": "what was once cut off the transcript is removed",
+    "delete.file_removed": "the transcript is removed, and that is not durable yet",
+    "delete.file_gone": "that is durable; the index's write-ahead log still has its words",
+    "delete.log_emptied": "nothing is left of the conversation; the request is not remembered",
+    "delete.remembered": "the request is remembered; its caller is not answered",
+    "mend.begun": "a torn tail is found, and nothing was done about it",
+    "mend.half_kept": "half of the torn tail is kept beside the transcript",
+    "mend.kept": "the torn tail is kept, and not cut off yet",
+    "mend.cut": "the torn tail is cut off, and that is not durable yet",
+    "mend.newline": "a last line that lost its newline has it again, and that is not durable yet",
+    "catch_up.mended": "a transcript's tail is whole, and the index was not brought up to it",
+    "catch_up.part": "a part of a transcript is on its way into the index",
+    "recover.deletes_finished": "the deletes that were interrupted are finished; no transcript was looked at",
+    "recover.index_removed": "the index that could not be used is removed, and there is no new one",
+    "recover.done": "the index is brought up; nobody can call yet",
+}
+"""Every point, with what is true when it is reached."""
+
+_NAME, _, _TIMES = os.environ.get("RECOLLECT_KILL_AT", "").partition(":")
+if _NAME and _NAME not in POINTS:
+    raise ValueError(f"RECOLLECT_KILL_AT: there is no point {_NAME!r}")
+_passes = itertools.count(1)  # counts without a lock
+_NTH = int(_TIMES or 1)
+
+
+def reach(name: str) -> None:
+    """The point is reached: the end of this process, if it is the one chosen."""
+    if name == _NAME and next(_passes) == _NTH:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reach_half_way(name: str, data: bytes, write: Callable[[bytes], object]) -> None:
+    """The same, in the middle of a write: half of the bytes are written before the end."""
+    if name == _NAME and next(_passes) == _NTH:
+        write(data[: len(data) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)

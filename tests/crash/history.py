@@ -1,0 +1,195 @@
+"""What callers asked for and were answered, written down call by call, and the model that the stored messages must fit.
+
+The model is one sentence: what was answered is there once, whole, in order, where the answer said; what was not answered is there
+once or not at all.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recollect.v1 import message_pb2
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A message as it is stored."""
+
+    sequence: int
+    turn_number: int
+    by_user: bool
+    content: str
+
+
+@dataclass
+class Call:
+    """One call: what was asked, when, and what came back. Times are positions in the order of all beginnings and ends."""
+
+    kind: str
+    request_id: str
+    conversation_id: str = ""
+    """Of a create: empty until it is answered."""
+    texts: tuple[str, ...] = ()
+    """The messages of an append; else the title, the notes, …"""
+    began: int = 0
+    ended: int = 0
+    """0: it was never answered."""
+    refused: str = ""
+    """The code that it was refused with, by a server that lived on."""
+    stored: tuple[Seen, ...] = ()
+    cursor: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the caller was told that it is done."""
+        return bool(self.ended) and not self.refused
+
+
+@dataclass
+class Verdict:
+    """What the checks came to."""
+
+    acknowledged: int = 0
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that must not be."""
+        return self.lost + self.duplicated + self.wrong
+
+
+class History:
+    """All calls of all callers. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._clock = itertools.count(1)  # counts without a lock
+        self._guard = threading.Lock()  # guards `_calls`
+        self._calls: list[Call] = []
+
+    def run(self, call: Call, send: Callable[[], Any], note: Callable[[Call, Any], None], failed: type[Exception]) -> bool:
+        """Sends a call and writes down how it went; `note` takes from the answer what matters. False if it failed."""
+        call.began = next(self._clock)
+        with self._guard:
+            self._calls.append(call)
+        try:
+            answer = send()
+        except failed as error:
+            call.refused = refusal(error)
+            call.ended = next(self._clock) if call.refused else 0
+            return False
+        note(call, answer)
+        call.ended = next(self._clock)
+        return True
+
+    def now(self) -> int:
+        """A place in the order of all beginnings and ends."""
+        return next(self._clock)
+
+    def copy(self) -> "History":
+        """The same calls, to be gone on with in another way."""
+        other = History()
+        other._clock = itertools.count(self.now())
+        other._calls = [replace(call) for call in self.calls()]
+        return other
+
+    def calls(self) -> list[Call]:
+        """All calls until now, in the order of their beginnings."""
+        with self._guard:
+            return list(self._calls)
+
+
+def refusal(error: Any) -> str:
+    """The code of an answer that says no; nothing where no answer came, and the call may have been carried out."""
+    code = error.code().name if hasattr(error, "code") else type(error).__name__
+    return "" if code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN") else str(code)
+
+
+def seen(messages: Iterable[message_pb2.Message]) -> tuple[Seen, ...]:
+    """Messages of the wire as the model knows them."""
+    return tuple(Seen(m.sequence, m.turn_number, m.role == message_pb2.ROLE_USER, m.content) for m in messages)
+
+
+def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
+    """Whether the messages of one conversation, as they are stored, fit the calls to it."""
+    verdict = Verdict()
+    places: dict[str, list[int]] = {}
+    for place, message in enumerate(stored):
+        places.setdefault(message.content, []).append(place)
+    there: list[tuple[int, Call]] = []
+    for call in calls:
+        if call.kind != "append":
+            continue
+        verdict.acknowledged += len(call.texts) * call.answered
+        found = [places.pop(text, []) for text in call.texts]
+        verdict.duplicated += [text for text, own in zip(call.texts, found, strict=True) if len(own) > 1]
+        missing = [text for text, own in zip(call.texts, found, strict=True) if not own]
+        if missing and call.answered:
+            verdict.lost += missing
+        elif missing and len(missing) < len(call.texts):
+            verdict.wrong.append(f"{call.request_id}: {len(missing)} of {len(call.texts)} messages of a batch are there not")
+        if missing:
+            continue
+        if call.refused:
+            verdict.wrong.append(f"{call.request_id} was refused with {call.refused}, and is stored")
+        own = tuple(stored[place[0]] for place in found)
+        there.append((own[0].sequence, call))
+        if [m.sequence for m in own] != list(range(own[0].sequence, own[0].sequence + len(own))):
+            verdict.wrong.append(f"{call.request_id}: the batch is not in one piece")
+        if call.answered and own != call.stored:
+            verdict.wrong.append(f"{call.request_id} was answered {call.stored} and is {own}")
+    verdict.wrong += [f"nobody wrote {text!r}" for text in places]
+    verdict.wrong += _out_of_order([call for _, call in sorted(there, key=lambda item: item[0])])
+    return _with_numbers(verdict, stored)
+
+
+def judge_cursors(calls: Sequence[Call]) -> list[str]:
+    """Whether the cursors of one index grow in the order in which the changes were answered."""
+    wrong: list[str] = []
+    by_index: dict[str, list[tuple[int, Call]]] = {}
+    for call in calls:
+        if call.answered and call.cursor:
+            epoch, position = call.cursor.rsplit("-", 1)
+            by_index.setdefault(epoch, []).append((int(position), call))
+    for own in by_index.values():
+        own.sort(key=lambda item: item[0])
+        wrong += [f"the cursor {a[1].cursor} was given twice" for a, b in itertools.pairwise(own) if a[0] == b[0]]
+        wrong += _out_of_order([call for _, call in own])
+    return wrong
+
+
+def judge_last(calls: Sequence[Call], kind: str, value: str) -> list[str]:
+    """Whether a title (or notes, …) is one that was set last, or that nobody was told of."""
+    own = [call for call in calls if call.kind == kind and not call.refused]
+    setters = [call for call in own if call.texts == (value,)]
+    if not setters:
+        done = [call.request_id for call in own if call.answered]
+        return [f"{kind} is {value!r}, and {done} were answered"] if done or value else []
+    latest = setters[-1]
+    after = [call.request_id for call in own if call.answered and latest.answered and call.began > latest.ended]
+    return [f"{kind} is {value!r}, and {after} came later"] if after else []
+
+
+def _out_of_order(calls: Sequence[Call]) -> list[str]:
+    """Calls that were answered before one that stands before them was made."""
+    wrong: list[str] = []
+    newest = 0
+    for call in calls:
+        if call.answered and call.ended < newest:
+            wrong.append(f"{call.request_id} stands behind what was asked after it was answered")
+        newest = max(newest, call.began)
+    return wrong
+
+
+def _with_numbers(verdict: Verdict, stored: Sequence[Seen]) -> Verdict:
+    turn = sequence = 0
+    for message in stored:
+        turn += message.by_user or turn == 0
+        if message.turn_number != turn or message.sequence <= sequence:
+            verdict.wrong.append(f"line {message.sequence} is of turn {message.turn_number}; it should be of turn {turn}")
+            break
+        sequence = message.sequence
+    return verdict

@@ -1,0 +1,135 @@
+"""Callers that keep a server busy until it is killed, and the server process that is."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from tests.crash.checker import note, send
+from tests.crash.history import Call, History
+from tests.server.conftest import Service
+
+CALLERS = 8
+_LONG = 300  # messages of a conversation that takes more than one transaction to delete
+
+
+@dataclass
+class Process:
+    """A `recollect_server serve` of its own. `target` is empty if it died before it listened."""
+
+    popen: subprocess.Popen[str]
+    target: str
+
+    def kill(self) -> None:
+        """The end, as `kill -9` makes it."""
+        self.popen.kill()
+        self.popen.wait(30)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended it; waits for its end."""
+        return self.popen.wait(30) == -signal.SIGKILL
+
+
+@contextmanager
+def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0") -> Iterator[Process]:
+    """A server over the folder that listens, or is dead already."""
+    command = [sys.executable, "-m", "recollect_server", "serve", "--listen", listen, "--data-dir", str(data_dir)]
+    environment = {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as popen:
+        try:
+            assert popen.stdout is not None
+            said = popen.stdout.readline()
+            yield Process(popen, said.split()[3] if said else "")
+        finally:
+            popen.kill()
+
+
+@contextmanager
+def connected(target: str) -> Iterator[Service]:
+    """The service at an address."""
+    service = Service(target)
+    try:
+        yield service
+    finally:
+        service.channel.close()
+
+
+class Callers:
+    """Callers whose every call is written down."""
+
+    def __init__(self, history: History, service: Service, seed: int) -> None:
+        self._history = history
+        self._service = service
+        self._seed = seed
+        self._shared = ""
+
+    def run(self, calls: int, callers: int = CALLERS) -> None:
+        """Calls until each caller has made so many calls or got no answer. One conversation belongs to all of them."""
+        create = Call("create", f"s{self._seed}all")
+        if not self._do(create):
+            return
+        self._shared = create.conversation_id
+        with ThreadPoolExecutor(callers) as pool:
+            list(pool.map(lambda caller: self._talk(f"s{self._seed}c{caller}", calls), range(callers)))
+
+    def everything(self) -> None:
+        """One caller does each thing that can be done, a long delete at the end, until no answer comes.
+
+        A look before the delete lets the index take in all but the last lines of what goes.
+        """
+        kept, gone = Call("create", f"s{self._seed}kept"), Call("create", f"s{self._seed}gone")
+        if not (self._do(kept) and self._do(gone)):
+            return
+        steps = [("append", kept, 1), ("append", kept, 3), ("rename", kept, 1), ("append", gone, _LONG), ("append", kept, 2)]
+        steps += [("abbreviate", kept, 1), ("look", kept, 0), *[("append", gone, 2)] * 6, ("rename", gone, 1)]
+        steps += [("delete", gone, 0), ("append", kept, 1)]
+        for number, (kind, conversation, texts) in enumerate(steps):
+            if kind == "look":
+                with suppress(grpc.RpcError):
+                    self._service.listed(page_size=1)
+            elif not self._do(self._made(kind, f"s{self._seed}n{number}", conversation.conversation_id, texts)):
+                return
+
+    def _talk(self, name: str, calls: int) -> None:
+        rng = random.Random(name)  # noqa: S311 - a test's numbers
+        own = Call("create", f"{name}own")
+        if not self._do(own):
+            return
+        for number in range(calls):
+            kind = rng.choices(["append", "shared", "rename", "abbreviate", "another"], [10, 4, 1, 1, 1])[0]
+            target = self._shared if kind == "shared" else own.conversation_id
+            if kind == "another":  # leaves its conversation for good and begins the next one
+                if not self._do(Call("delete", f"{name}d{number}", target)):
+                    return
+                own = Call("create", f"{name}o{number}")
+                call = own
+            else:
+                call = self._made("append" if kind == "shared" else kind, f"{name}n{number}", target, rng.choice([1, 1, 2, 5]))
+            if not self._do(call):
+                return
+
+    def _made(self, kind: str, request_id: str, conversation_id: str, texts: int) -> Call:
+        count = texts if kind == "append" else min(texts, 1)
+        return Call(kind, request_id, conversation_id, tuple(f"{request_id}m{place} zebra" for place in range(count)))
+
+    def _do(self, call: Call) -> bool:
+        return self._history.run(call, lambda: send(self._service, call), note, grpc.RpcError)
+
+
+@contextmanager
+def under_load(service: Service, history: History, seed: int, calls: int = 100_000) -> Iterator[threading.Thread]:
+    """Callers at work beside what happens here; they end when the server does, and are waited for."""
+    callers = threading.Thread(target=Callers(history, service, seed).run, args=(calls,))
+    callers.start()
+    yield callers
+    callers.join(60)
+    assert not callers.is_alive()

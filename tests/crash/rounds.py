@@ -1,0 +1,74 @@
+"""Rounds of: 8 callers at work, SIGKILL at a random moment, a start, and the checks."""
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash.checker import check, check_index, repeat
+from tests.crash.history import History
+from tests.crash.load import connected, process, under_load
+from tests.server.conftest import Service
+
+_LONGEST = 0.25  # seconds of work before a kill
+_ROUNDS_A_FOLDER = 50  # so that checking does not grow with the rounds
+
+
+@dataclass
+class Figures:
+    """What the rounds came to."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    unanswered: int = 0
+    """Calls that a kill left without an answer: the next server was asked them again."""
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    longest_restart: float = 0.0
+    """Seconds from the start of the process until it listens."""
+
+
+def run_rounds(folder: Path, rounds: int, seed: int) -> Figures:
+    """Kills a server so many times, and checks after each. The folder must be there, and empty."""
+    figures = Figures()
+    rng = random.Random(seed)  # noqa: S311 - a test's numbers
+    while figures.rounds < rounds:
+        own = folder / f"after {figures.rounds}"
+        _in_one_folder(own, min(_ROUNDS_A_FOLDER, rounds - figures.rounds), rng, figures)
+    return figures
+
+
+def _in_one_folder(data_dir: Path, rounds: int, rng: random.Random, figures: Figures) -> None:
+    history = History()
+    since = 0
+    for left in range(rounds, -1, -1):
+        began = time.monotonic()
+        with process(data_dir) as server, connected(server.target) as service:
+            figures.longest_restart = max(figures.longest_restart, time.monotonic() - began)
+            _check(history, service, data_dir, since, figures)
+            since = len(history.calls())
+            if left:
+                with under_load(service, history, seed=figures.rounds):
+                    threading.Event().wait(rng.uniform(0.01, _LONGEST))
+                    server.kill()
+                figures.rounds += 1
+            else:
+                # All that was ever answered, once more; then as it was left, without a kill.
+                figures.wrong += check(history, service, data_dir / "default" / "conversations").problems
+                server.popen.terminate()
+                server.popen.wait(30)
+    figures.wrong += check_index(data_dir / "default" / "conversations", data_dir.with_name(f"{data_dir.name} anew"))
+
+
+def _check(history: History, service: Service, data_dir: Path, since: int, figures: Figures) -> None:
+    folder = data_dir / "default" / "conversations"
+    figures.unanswered += sum(not call.ended for call in history.calls()[since:])
+    before = check(history, service, folder, since)
+    figures.acknowledged += before.acknowledged
+    figures.wrong += repeat(history, service, since)
+    for verdict in (before, check(history, service, folder, since)):
+        figures.lost += verdict.lost
+        figures.duplicated += verdict.duplicated
+        figures.wrong += verdict.wrong

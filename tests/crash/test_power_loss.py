@@ -1,0 +1,67 @@
+"""Power failures at random: what was synced is there, of the rest any part.
+
+`python -m bench.crash --power-loss 10000` does more.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from unittest import mock
+
+import pytest
+
+from tests.crash.disk import Disk
+from tests.crash.history import Call
+from tests.crash.power import FOLDER, Life, memory_folder, note, power_losses
+
+LOSSES = 1000
+
+
+def test_after_a_power_failure_all_that_was_acknowledged_is_there_once_and_whole() -> None:
+    with memory_folder() as folder:
+        assert list(power_losses(folder, LOSSES, seed=1)) == []
+
+
+def test_what_was_cut_off_a_deleted_transcript_never_outlives_it() -> None:
+    with memory_folder() as folder:
+        disk = Disk(folder / "run")
+        disk.root.mkdir()
+        with disk.recording():
+            life = Life(disk.root)
+            call = Call("create", "r1")
+            note(call, life.send(call))
+            life.end()
+            tail = os.open(disk.root / FOLDER / f"{call.conversation_id}.jsonl", os.O_WRONLY | os.O_DSYNC)
+            os.pwrite(tail, b"half a line", os.fstat(tail).st_size)
+            os.close(tail)
+            life = Life(disk.root)
+            before = len(disk.steps)
+            life.send(Call("delete", "r2", call.conversation_id))
+            life.end()
+        assert any(step.name.endswith(".torn") for step in disk.steps[:before])
+        for number in range(200):
+            state = folder / str(number)
+            state.mkdir()
+            disk.after_power_loss(before + number % (len(disk.steps) - before), random.Random(number), state)  # noqa: S311
+            Life(state).end()
+            left = {path.suffix for path in (state / FOLDER).glob("conv-*")}
+            assert left in (set(), {".jsonl", ".torn"})
+
+
+def nothing(*_: object) -> None:
+    """A sync that is left out."""
+
+
+@pytest.mark.parametrize(
+    ("sync", "instead"),
+    [
+        ("recollect_server.storage.transcript.writer.sync_folder", nothing),
+        ("recollect_server.storage.transcript.files.TranscriptFolder.settle", nothing),
+        ("recollect_server.services.catching_up.sync_file", nothing),
+        ("recollect_server.services.deletion.sync_folder", nothing),
+        ("os.O_DSYNC", 0),
+    ],
+)
+def test_a_sync_that_is_left_out_would_be_noticed(sync: str, instead: int | Callable[..., None]) -> None:
+    with memory_folder() as folder, mock.patch(sync, instead):
+        assert next(power_losses(folder, 10 * LOSSES, seed=4), "") != ""  # the first one is enough

@@ -1,0 +1,117 @@
+"""Damage in the middle of a transcript: the rest is served, the loss is named in the log, and nothing is written over."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service, agent, delete_index, transcript, user
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+Damage = Callable[[bytes], bytes]
+"""What becomes of a line, newline included."""
+
+
+def flipped(line: bytes) -> bytes:
+    """A bit in each of ten places."""
+    damaged = bytearray(line)
+    for place in range(10, 60, 5):
+        damaged[place] ^= 4
+    return bytes(damaged)
+
+
+def cut(line: bytes) -> bytes:
+    return line[: len(line) // 2] + b"\n"
+
+
+def lost_its_newline(line: bytes) -> bytes:
+    """It runs into the next one: two lines are one, and neither can be read."""
+    return line[:-1]
+
+
+def foreign(line: bytes) -> bytes:
+    return b"Sep 21 14:13:20 host kernel: this is of another file\n" + line
+
+
+def empty(line: bytes) -> bytes:
+    return b"\n" + line
+
+
+def zeros(line: bytes) -> bytes:
+    """What a file system may leave of a page that it never wrote."""
+    return bytes(len(line) - 1) + b"\n"
+
+
+def ten_megabytes_of_garbage(line: bytes) -> bytes:
+    return random.Random(1).randbytes(10_000_000) + b"\n" + line  # noqa: S311 - a test's bytes
+
+
+def one_line_of_ten_megabytes(line: bytes) -> bytes:
+    return b"x" * 10_000_000 + b"\n" + line
+
+
+DAMAGES = [flipped, cut, lost_its_newline, foreign, empty, zeros, ten_megabytes_of_garbage, one_line_of_ten_megabytes]
+COSTS: dict[Damage, list[str]] = {flipped: ["two"], cut: ["two"], lost_its_newline: ["two", "three"], zeros: ["two"]}
+"""The messages that go with the damage; else it only stands between them."""
+
+
+@pytest.mark.parametrize("index_lost", [False, True])
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, damage: Damage, index_lost: bool
+) -> None:
+    texts = ["one", "two", "three", "four", "five"]
+    conversation_id = service.told(*(f"{text} zebra" for text in texts))
+    other = service.told("another zebra")
+    server.stop()
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = damage(lines[2])  # line 1 is the conversation's, line 3 the second message
+    path.write_bytes(b"".join(lines))
+    damaged = path.read_bytes()
+    if index_lost:
+        delete_index(server)
+    with capture_logs() as logged:
+        running = start_server()
+    again = connect(running)
+    left = [text for text in texts if text not in COSTS.get(damage, [])]
+    loaded = again.load(conversation_id)
+    assert [message.content for message in loaded.messages] == [f"{text} zebra" for text in left]
+    assert loaded.damaged_lines > 0
+    for text in left:
+        hits = [(hit.conversation_id, hit.snippet) for hit in again.search(text, limit=100).hits]
+        assert hits[0][0] == conversation_id
+        assert text in hits[0][1]
+    assert again.search("zebra", limit=100).total_matches == 2
+    named = [event for event in logged if event["event"] == "damaged_line"]
+    if index_lost or (damage is not flipped and damage is not zeros):  # else it is of its old length, and seen when it is read
+        assert {(event["conversation"], event["line"]) for event in named[:1]} == {(conversation_id, 3)}
+        assert len(named) == 1  # however many lines lie there
+        assert named[0]["lines"] == running.app.recovered.damaged
+    # It is gone on with, behind everything.
+    again.append(conversation_id, user("six zebra"), agent("noted"), request_id="r6")
+    assert [message.content for message in again.load(conversation_id).messages][-2:] == ["six zebra", "noted"]
+    assert path.read_bytes().startswith(damaged)
+    assert not list(server.folder.glob("*.torn"))
+    assert again.load(other).damaged_lines == 0
+
+
+def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    """A copy of a line that is as long as the last one: the file goes on at a line's end, and not where the index ended."""
+    conversation_id = service.told("one", "two", "six")
+    server.stop()
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len({len(line) for line in lines[1:]}) == 1
+    path.write_bytes(b"".join([*lines[:2], b"y" * (len(lines[1]) - 1) + b"\n", *lines[2:]]))
+    again = connect(start_server())
+    assert [(message.sequence, message.content) for message in again.load(conversation_id).messages] == [
+        (2, "one"), (4, "two"), (5, "six"),
+    ]  # fmt: skip
+    assert [hit.sequence for hit in again.search("six").hits][:1] == [5]
+    assert again.get(conversation_id).message_count == 3
