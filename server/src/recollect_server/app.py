@@ -86,6 +86,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         writer = TranscriptWriter(sync=settings.durability == "fsync")
         stops.append(writer.close)
         space = Space(folder, writer, recovered.index, clock)
+        stops.append(space.write_held)
         working = WorkingContext(space, WorkingLimits(settings.max_working_turns, settings.max_working_tokens))
         server = Server(
             {
