@@ -16,7 +16,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
 from recollect_server.storage.index.index import DAMAGED, NAME, Index
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -58,10 +58,18 @@ def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
 
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
-    """Makes the index anew from the transcripts. Nobody may have it open."""
+    """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
     for suffix in ("", "-wal", "-shm", DAMAGED):
         (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
-    return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
+    try:
+        index = Index(folder.root)
+    except apsw.Error as error:
+        raise IndexUnavailable(f"the index cannot be made: {error}") from error
+    try:
+        return _bring_up(folder, index, clock, progress, rebuilt=True)
+    except BaseException:
+        index.close()
+        raise
 
 
 def _open(root: Path) -> Index | None:
@@ -108,7 +116,8 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
         except ConversationNotFound:
-            log.warning("transcript_without_a_line", conversation=conversation_id)
+            total -= 1
+            _discard_empty(folder, conversation_id)
             continue
         except StorageUnavailable as error:
             log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
@@ -120,3 +129,15 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
     if shown != began:
         progress(len(behind), len(behind))
     return Recovered(index, rebuilt, total, messages, damaged, cut)
+
+
+def _discard_empty(folder: TranscriptFolder, conversation_id: str) -> None:
+    """Removes a transcript without a byte: its first line was never written whole, so nobody was told of it."""
+    path = folder.path(conversation_id)
+    log.warning("transcript_without_a_line", conversation=conversation_id)
+    try:
+        if path.stat().st_size == 0:
+            path.unlink()
+            sync_folder(folder.root)
+    except OSError as error:
+        log.warning("empty_transcript_stays", conversation=conversation_id, reason=error.strerror)
