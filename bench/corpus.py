@@ -151,13 +151,16 @@ def write_through_api(target: str, corpus: Corpus) -> list[str]:
 
 def write_transcripts(data_dir: Path, corpus: Corpus) -> list[str]:
     """Writes a corpus as the transcripts of a data folder, for a server to index when it starts. Returns the ids."""
+    return [write_conversation(data_dir, made) for made in corpus]
+
+
+def write_conversation(data_dir: Path, made: Made) -> str:
+    """Writes the transcript of one conversation. Returns its id."""
     folder = TranscriptFolder(data_dir / "default" / "conversations")
     folder.create()
-    ids = []
-    for made in corpus:
-        ids.append(conversation_id(made.number))
-        folder.path(ids[-1]).write_bytes(b"".join(encode(entry) for entry in _entries(ids[-1], made)))
-    return ids
+    name = conversation_id(made.number)
+    folder.path(name).write_bytes(b"".join(encode(entry) for entry in _entries(name, made)))
+    return name
 
 
 def conversation_id(number: int) -> str:
@@ -175,7 +178,8 @@ def _entries(name: str, made: Made) -> Iterator[Entry]:
     for index, text in enumerate(made.texts):
         role = Role.ASSISTANT if index % 2 else Role.USER
         message = Message(role, text, began + index * _MINUTE, turn_number=index // 2 + 1)
-        yield Entry(message, Stamp(batch=(index + 1, len(made.texts))))
+        size = min(2, len(made.texts) - index + index % 2)  # a turn is a batch: a question and its answer
+        yield Entry(message, Stamp(batch=(index % 2 + 1, size)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -31,15 +31,16 @@ def echo() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    try:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        if " listens on " not in line:
-            raise SystemExit(f"the server did not start: {line or 'see its log'}")
-        yield line.split(" listens on ")[1].split()[0], server
-    finally:
-        server.terminate()
-        server.wait(60)
+    with server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            if " listens on " not in line:
+                raise SystemExit(f"the server did not start: {line or 'see its log'}")
+            yield line.split(" listens on ")[1].split()[0], server
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
 def resident_bytes(process: subprocess.Popen[str]) -> int:

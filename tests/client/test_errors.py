@@ -31,7 +31,6 @@ CODES = {
     "TRUST_REQUIRED": ("PERMISSION_DENIED", recollect.PermissionDenied),
     "UNAUTHENTICATED": ("UNAUTHENTICATED", recollect.Unauthenticated),
     "DEADLINE_EXCEEDED": ("DEADLINE_EXCEEDED", recollect.DeadlineExceeded),
-    "SHUTTING_DOWN": ("UNAVAILABLE", recollect.Unavailable),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
 }
 

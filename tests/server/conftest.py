@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import grpc
+import hypothesis
 import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -26,6 +27,10 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from tests.conftest import RunningServer
 
 T = TypeVar("T")
+
+# A busy machine is no reason to fail.
+hypothesis.settings.register_profile("server", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("server")
 
 UNKNOWN = "conv-01J00000000000000000000000"
 """A well-formed name that no conversation has."""

@@ -418,11 +418,23 @@ def test_a_message_nested_without_end_is_refused_and_the_server_lives(tmp_path: 
         service.channel.close()
 
 
-def test_metadata_as_deep_as_the_wire_allows_comes_back(service: Service) -> None:
+def nested(levels: int) -> object:
+    """Lists and objects in turn, so many levels of them with the outermost."""
+    deep: object = ']}\\"['
+    for level in range(1, levels):
+        deep = [deep] if level % 2 else {"a": deep}
+    return deep
+
+
+def test_metadata_that_is_nested_too_deeply_is_refused(service: Service) -> None:
     conversation_id = service.create().id
-    deep: object = "x"
-    for _ in range(12):
-        deep = {"a": [deep]}
+    failure = failure_of(lambda: service.append(conversation_id, metadata_of(nested(25))))
+    assert failure.fields == ("messages[0].metadata",)
+
+
+def test_metadata_as_deep_as_allowed_comes_back(service: Service) -> None:
+    conversation_id = service.create().id
+    deep = nested(24)
     stored = service.append(conversation_id, metadata_of(deep)).messages[0]
     assert stored.metadata == metadata_of(deep).metadata
     assert service.load(conversation_id).messages[0].metadata == stored.metadata

@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,9 @@ from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.text import UNSPACED_RUN, pairs, segment
 from recollect_server.domain.time import from_text, to_text
+from recollect_server.services.snippets import END, LENGTH, START, snippet
 from recollect_server.settings import Settings, WrongSettings
+from recollect_server.storage.index.words import tokens
 from recollect_server.storage.transcript.record import Damaged, Entry, Stamp, decode, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -70,7 +73,7 @@ ENTRIES = st.builds(Entry, MESSAGES | EVENTS, STAMPS)
 
 
 @given(ENTRIES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_a_line_says_what_was_written_into_it(entry: Entry) -> None:
     if entry.stamp.batch[1] == 1:
         assert entry.stamp.batch == (1, 1)
@@ -82,7 +85,7 @@ def test_a_line_says_what_was_written_into_it(entry: Entry) -> None:
 
 
 @given(ENTRIES, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data: st.DataObject) -> None:
     line = encode(entry)[:-1]
     place = data.draw(st.integers(0, len(line) - 1))
@@ -99,7 +102,7 @@ def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_are_a_line_or_damaged(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode(data, 1)
@@ -128,7 +131,7 @@ def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_t
 
 
 @given(TURNS, st.integers(0, 14), st.integers(1, 14), st.integers(1, 300))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> None:
     messages = [(number, size) for number, turn in enumerate(turns, start=1) for size in turn]
     offered = ((number, size, (number, size)) for number, size in reversed(messages))
@@ -137,7 +140,7 @@ def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: 
 
 
 @given(TURNS.filter(bool), st.integers(1, 5), st.integers(1, 100))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[int]], max_turns: int, max_tokens: int) -> None:
     messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
     seen: list[tuple[int, int]] = []
@@ -232,13 +235,13 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_durations_are_numbers_with_a_unit(number: int, unit: str) -> None:
     assert Settings.load(None, {"shutdown_grace": f"{number}{unit}"}).shutdown_grace == timedelta(seconds=number * UNITS[unit])
 
 
 @given(TEXT)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_any_other_text_is_no_duration(text: str) -> None:
     if not text.endswith(tuple(UNITS)):
         with pytest.raises(WrongSettings, match=r"^shutdown_grace: "):
@@ -246,7 +249,7 @@ def test_any_other_text_is_no_duration(text: str) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=8), st.integers(0, 8))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(messages: list[Message], cut: int) -> None:
     began = Began("conv-x", "web", 1)
 
@@ -261,3 +264,25 @@ def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(messages:
     assert whole.message_count == len(messages)
     assert whole.usage_total.input <= 2**63 - 1
     assert whole.text_bytes == sum(len(message.content.encode()) for message in messages)
+
+
+MIXED = st.lists(
+    st.text(st.sampled_from("zebra runs 北京大学東カ서울สวัสดีनमस्तेရန်ကုန် éß🦓-,.\ue000\ue001\n"), max_size=300), min_size=1, max_size=6
+).map(" ".join)
+
+
+@given(MIXED, st.data())
+@settings(max_examples=300)
+def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    query = text[start : start + data.draw(st.integers(1, 12))]
+    connection = apsw.Connection(":memory:")
+    stems = {stem for _, _, stem in tokens(connection, segment(query).encode())}
+    prefixes = {character for character in query if UNSPACED_RUN.match(character)} if len(query) == 1 else set()
+    found = snippet(text, tokens(connection, text.encode()), stems, prefixes)
+    connection.close()
+    assert [mark for mark in found if mark in (START, END)] == [START, END] * found.count(START)
+    plain = found.replace(START, "").replace(END, "").strip("…")
+    whole = " ".join(text.replace(START, "").replace(END, "").split())
+    assert " ".join(plain.split()) in whole
+    assert len(plain) <= LENGTH + 20

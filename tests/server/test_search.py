@@ -1,5 +1,6 @@
 """Search, and the turns and conversations around what was found."""
 
+import shutil
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -213,9 +214,14 @@ def test_of_many_equals_the_same_are_answered_after_a_rebuild(
 ) -> None:
     made = [service.told("zebra") for _ in range(8)]
     service.delete(made[2])
-    before = answers(service, ["zebra"])
     server.stop()
-    delete_index(server)
+    # The index numbers conversations as it meets them: here one with the lowest id comes last.
+    shutil.copy(transcript(server, made[5]), server.folder / f"{UNKNOWN}.jsonl")
+    again = start_server()
+    before = answers(connect(again), ["zebra"])
+    assert [page[-1].id for page in connect(again).pages(page_size=8)] == [UNKNOWN]
+    again.stop()
+    delete_index(again)
     assert answers(connect(start_server()), ["zebra"]) == before
 
 
@@ -306,7 +312,7 @@ def test_what_nobody_said_is_not_found(service: Service) -> None:
         ("ｶﾀｶﾅも", "ｶﾀｶﾅ", "ｶﾀｶﾅ"),
         ("안녕하세요 서울에서 만나요", "서울", "서울"),
         ("회의는 내일입니다", "회의", "회의"),
-        ("ฉันชอบอาหารไทยมาก", "อาหาร", None),
+        ("ฉันชอบอาหารไทยมาก", "อาหาร", "อาหาร"),
         ("Un café très chaud", "cafe", "café"),
         ("Un cafe tres chaud", "café", "cafe"),
         ("Un cafe\u0301 chaud", "café", "café"),

@@ -130,20 +130,22 @@ def test_a_stop_finishes_the_call_under_way(start_server: Start, connect: Connec
     server = start_server(shutdown_grace="30s")
     service = connect(server)
     conversation_id = service.create().id
-    codes: list[str] = []
-    caller = threading.Thread(target=lambda: codes.append(code_of(lambda: service.append(conversation_id, user("in time")))))
-    caller.start()
+    call = service.conversations.AppendTurn.future(
+        conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user("in time")])
+    )
+    ended = threading.Event()
+    call.add_done_callback(lambda _: ended.set())
     assert held.entered.wait(30)
     stopping = threading.Thread(target=server.stop)
     stopping.start()
     health: Any = health_pb2_grpc.HealthStub(service.channel)
     while code_of(lambda: health.Check(health_pb2.HealthCheckRequest())) == "OK":
         pass  # until it takes no new calls
-    assert stopping.is_alive()
+    assert not ended.wait(0.2), "the call was cut off"
     held.go_on.set()
-    caller.join(30)
+    assert call.result(30).turn_number == 1
     stopping.join(30)
-    assert codes == ["OK"]
+    assert not stopping.is_alive()
     again = connect(start_server())
     assert [message.content for message in again.load(conversation_id).messages] == ["in time"]
 

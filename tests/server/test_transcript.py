@@ -249,5 +249,6 @@ def test_a_link_is_never_followed(
     again = connect(start_server())
     assert again.found("zebra") == []
     kept = outside.read_bytes()
+    assert code_of(lambda: again.load(conversation_id)) in ("NOT_FOUND", "UNAVAILABLE")
     assert failure_of(lambda: again.append(conversation_id, user("two"))).code in ("NOT_FOUND", "UNAVAILABLE")
     assert outside.read_bytes() == kept

@@ -98,6 +98,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             ServerOptions(
                 listen=settings.listen,
                 threads=settings.threads,
+                write_threads=settings.write_threads,
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,

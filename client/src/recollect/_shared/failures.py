@@ -30,7 +30,6 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.TRUST_REQUIRED: errors.PermissionDenied,
     ErrorReason.UNAUTHENTICATED: errors.Unauthenticated,
     ErrorReason.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
-    ErrorReason.SHUTTING_DOWN: errors.Unavailable,
     ErrorReason.INTERNAL: errors.InternalError,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {

@@ -85,8 +85,8 @@ class Conversation(_message.Message):
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
-    """The channel it is on: `web`, `whatsapp`, `email`, `discord`, `cli` or any other label of lower case letters, digits,
-    `_` and `-`, 1 to 32 characters.
+    """The channel it is on: `web`, `whatsapp`, `email`, `discord`, `cli` or any other label of 1 to 32 lower case letters,
+    digits, `_` and `-`, beginning with a letter or digit.
     """
     title: _builtins.str
     """What it is called. 1 to 80 characters. Unset until somebody names it or the title is written after the fifth turn."""

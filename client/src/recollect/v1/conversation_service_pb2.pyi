@@ -60,7 +60,7 @@ class CreateRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
-    """The channel it is on. Lower case letters, digits, `_` and `-`, 1 to 32 characters. Required."""
+    """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
     """The model that answers in it, an alias or an id. At most 128 characters. Unset means the caller's default."""
     request_id: _builtins.str
@@ -75,7 +75,7 @@ class CreateRequest(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began, for an import. From 1970 to one day ahead of the server's clock. Unset means now."""
+        """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's clock. Unset means now."""
 
     def __init__(
         self,
@@ -102,6 +102,9 @@ class CreateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True if this `request_id` had begun a conversation before, so that none was begun now."""
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
         """The new conversation."""
@@ -110,10 +113,11 @@ class CreateResponse(_message.Message):
         self,
         *,
         conversation: _conversation_pb2.Conversation | None = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "duplicate", b"duplicate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,11 +194,11 @@ class ListRequest(_message.Message):
     """With this text anywhere in the title, whatever its case. At most 256 characters."""
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """On any of these channels. Unset means all."""
+        """On any of these channels, at most 64. Unset means all."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """About any of these topics. Unset means all."""
+        """About any of these topics, at most 64. Unset means all."""
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
@@ -243,7 +247,9 @@ class ListResponse(_message.Message):
     """Asks for the next page. Unset on the last one."""
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_conversation_pb2.Conversation]:
-        """Newest `update_time` first. One that gets a message while the pages are read moves to the front and is not shown again."""
+        """Newest `update_time` first. One that gets a message while the pages are read moves to the front: it may have been seen
+        already, or be missed.
+        """
 
     def __init__(
         self,
@@ -360,7 +366,7 @@ class AppendTurnRequest(_message.Message):
     """Makes the call exactly-once (see ConversationService)."""
     expected_turn: _builtins.int
     """Writes only if this is the conversation's newest turn (0: it has none yet), else fails with
-    ERROR_REASON_TURN_OUT_OF_DATE. Unset writes in any case. Not negative.
+    ERROR_REASON_TURN_OUT_OF_DATE. Unset writes in any case. Not negative. Not part of the payload that `request_id` names.
     """
     draft_id: _builtins.str
     """The draft that these messages complete (see PublishDelta): subscribers drop it when they see them. At most 128
@@ -393,7 +399,9 @@ Global___AppendTurnRequest: _TypeAlias = AppendTurnRequest  # noqa: Y015
 
 @_typing.final
 class AppendTurnResponse(_message.Message):
-    """Answers AppendTurn. A repeated request is answered with what the first one stored."""
+    """Answers AppendTurn. A repeated request is answered with what the first one stored. The answer holds the messages again: a
+    client that appends batches of more than 4 MiB must take answers as large.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -590,7 +598,7 @@ Global___SwitchRequest: _TypeAlias = SwitchRequest  # noqa: Y015
 
 @_typing.final
 class SwitchResponse(_message.Message):
-    """Answers Switch, as Load does."""
+    """Answers Switch, as Load does now: a repeated request too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -33,7 +33,8 @@ class ConversationServiceStub(object):
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     def __init__(self, channel):
@@ -117,7 +118,8 @@ class ConversationServiceServicer(object):
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     def Create(self, request, context):
@@ -295,7 +297,8 @@ class ConversationService(object):
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     @staticmethod

@@ -34,7 +34,8 @@ class ConversationServiceStub:
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     @_typing.overload
@@ -77,7 +78,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -116,7 +118,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
     spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one.
+    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
+    its own; what Switch and Delete did is remembered for as long as the index stands.)
     """
 
     @_abc_1.abstractmethod

@@ -50,7 +50,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
     """DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
     ERROR_REASON_INDEX_UNAVAILABLE: _ErrorReason.ValueType  # 9
-    """UNAVAILABLE. The index cannot answer and is being rebuilt from the transcripts. RetryInfo says when to try again."""
+    """UNAVAILABLE. The index cannot answer. The transcripts are whole, and the next start makes the index anew from them if it
+    is damaged. RetryInfo says when to try again.
+    """
     ERROR_REASON_NOT_YET_IMPLEMENTED: _ErrorReason.ValueType  # 10
     """UNIMPLEMENTED. The contract names this RPC and this version of the server does not have it yet. Metadata: `method`."""
     ERROR_REASON_CONVERSATION_READ_ONLY: _ErrorReason.ValueType  # 11
@@ -71,14 +73,13 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAUTHENTICATED. The call brought no token, or a wrong one."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
     """DEADLINE_EXCEEDED. The query took longer than the server allows or than the caller waits."""
-    ERROR_REASON_SHUTTING_DOWN: _ErrorReason.ValueType  # 19
-    """UNAVAILABLE. The server is stopping. Try again with the same `request_id`."""
-    ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 20
+    ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
     names as its reason; its metadata holds what the comment names. Branch on the reason: the text is for people, and changes.
+    What gRPC itself refuses has a code and no reason: a request far over the limits, a server that is stopping or not there.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -109,7 +110,9 @@ write them before the next append of the conversation, or when it stops. Repeat 
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
 """DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
 ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9
-"""UNAVAILABLE. The index cannot answer and is being rebuilt from the transcripts. RetryInfo says when to try again."""
+"""UNAVAILABLE. The index cannot answer. The transcripts are whole, and the next start makes the index anew from them if it
+is damaged. RetryInfo says when to try again.
+"""
 ERROR_REASON_NOT_YET_IMPLEMENTED: ErrorReason.ValueType  # 10
 """UNIMPLEMENTED. The contract names this RPC and this version of the server does not have it yet. Metadata: `method`."""
 ERROR_REASON_CONVERSATION_READ_ONLY: ErrorReason.ValueType  # 11
@@ -130,8 +133,6 @@ ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
 """UNAUTHENTICATED. The call brought no token, or a wrong one."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
 """DEADLINE_EXCEEDED. The query took longer than the server allows or than the caller waits."""
-ERROR_REASON_SHUTTING_DOWN: ErrorReason.ValueType  # 19
-"""UNAVAILABLE. The server is stopping. Try again with the same `request_id`."""
-ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 20
+ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

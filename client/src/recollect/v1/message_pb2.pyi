@@ -141,7 +141,7 @@ Global___Attachment: _TypeAlias = Attachment  # noqa: Y015
 class Message(_message.Message):
     """One line of a conversation: a user's words, the agent's, or a tool call's result.
 
-    The whole message, all its fields as they stand in the transcript, may be 1 MiB (setting `max_message_bytes`).
+    The whole message, as it is encoded in the request, may be 1 MiB (setting `max_message_bytes`).
     No text field may hold the character NUL. In a request the fields marked "output only" are ignored.
     """
 
@@ -172,17 +172,15 @@ class Message(_message.Message):
     role: Global___Role.ValueType
     """Who speaks. Required."""
     content: _builtins.str
-    """The text. A user message needs content or an attachment; an assistant message needs content, thinking or a tool call;
-    a tool result may be empty.
+    """The text. A user message needs content or an attachment; an assistant message needs content, thinking, a tool call or an
+    attachment; a tool result may be empty.
     """
     thinking_text: _builtins.str
     """The model's thinking, only with ROLE_ASSISTANT. Stored and answered, not searched."""
     cost: _builtins.float
     """What the message cost in US dollars. Finite, not negative. Unset means unknown."""
     channel: _builtins.str
-    """The channel it came over, where that differs from the conversation's. Lower case letters, digits, `_` and `-`, 1 to 32
-    characters. Unset means the conversation's.
-    """
+    """The channel it came over, where that differs from the conversation's, of the same form. Unset means the conversation's."""
     sender: _builtins.str
     """The speaker's name or address, where the role alone does not tell ("Caroline"). At most 256 characters. Searchable."""
     tool_call_id: _builtins.str
@@ -192,7 +190,7 @@ class Message(_message.Message):
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
         """When it was said. Unset means the server's clock at the moment it is stored; an import or a delayed channel brings its
-        own. From 1970 to one day ahead of the server's clock. Kept to the millisecond.
+        own. After 1970-01-01T00:00:00Z, at most one day ahead of the server's clock. Kept to the millisecond.
         """
 
     @_builtins.property
@@ -209,7 +207,9 @@ class Message(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
-        """Anything else that the caller wants back with the message. Stored and answered, not searched. At most 64 KiB as JSON."""
+        """Anything else that the caller wants back with the message. Stored and answered, not searched. At most 64 KiB as JSON and
+        24 levels deep. Its numbers are doubles.
+        """
 
     def __init__(
         self,

@@ -209,7 +209,9 @@ Global___SearchResult: _TypeAlias = SearchResult  # noqa: Y015
 
 @_typing.final
 class SearchHit(_message.Message):
-    """A message that was found, whatever its conversation's place among the results."""
+    """A message that was found, whatever its conversation's place among the results. It may have none of the words itself: next to
+    one that has them, an answer stands often in its neighbour.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

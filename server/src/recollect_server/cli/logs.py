@@ -1,14 +1,22 @@
-"""How logs look: one line an event on standard error, as text for a person or as JSON."""
+"""How logs look: one line an event on standard error, as text for a person or as JSON.
+
+An event is kept as it is and made into a line by a thread of its own some times a second, many at once: a call pays for neither the
+text nor the system call. From warnings on a line is written before the call goes on.
+"""
 
 import atexit
 import logging
 import sys
 import threading
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from recollect_server.settings import Settings
+
+_SECONDS = 0.1
 
 
 def set_up_logs(settings: Settings) -> None:
@@ -18,58 +26,60 @@ def set_up_logs(settings: Settings) -> None:
         renderer = structlog.processors.JSONRenderer()
     else:
         renderer = structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
+    output = _Output(renderer)
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, _stamped],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
-        logger_factory=_Output,
+        logger_factory=lambda *_: output,
         cache_logger_on_first_use=True,
     )
-    threading.Thread(target=_flush_now_and_then, name="log", daemon=True).start()
-    atexit.register(_flush)
+    threading.Thread(target=output.write_now_and_then, name="log", daemon=True).start()
+    atexit.register(output.write)
 
 
-_FLUSH_SECONDS = 0.1
-_lines: list[str] = []  # appended by any thread, taken by the one that flushes
-_flushing = threading.Lock()
+def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    event["timestamp"] = time.time_ns()
+    return (event,), {}
 
 
 class _Output:
-    """Where lines go: into memory, and from there to standard error some times a second, at once from warnings on.
+    """Where events go. Safe to call from any thread."""
 
-    A write for every line would hand Python's global lock on twice a call.
-    """
+    def __init__(self, renderer: structlog.typing.Processor) -> None:
+        self._renderer = renderer
+        self._events: list[structlog.typing.EventDict] = []  # appended by any thread, taken by the one that writes
+        self._writing = threading.Lock()  # held by the one that writes
 
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def info(self, line: str) -> None:
-        _lines.append(line)
+    def info(self, event: structlog.typing.EventDict) -> None:
+        """Keeps an event for the next time."""
+        self._events.append(event)
 
     debug = info
 
-    def warning(self, line: str) -> None:
-        _lines.append(line)
-        _flush()
+    def warning(self, event: structlog.typing.EventDict) -> None:
+        """Writes an event now, with all before it."""
+        self._events.append(event)
+        self.write()
 
     error = critical = exception = fatal = warning
 
+    def write(self) -> None:
+        """Writes what there is."""
+        with self._writing:
+            count = len(self._events)
+            events = self._events[:count]
+            del self._events[:count]
+            if events:
+                sys.stderr.write("".join(f"{self._line(event)}\n" for event in events))
+                sys.stderr.flush()
 
-def _flush() -> None:
-    with _flushing:
-        count = len(_lines)
-        if count:
-            text = "\n".join(_lines[:count])
-            del _lines[:count]
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+    def write_now_and_then(self) -> None:
+        """Writes what there is, some times a second, for ever."""
+        never = threading.Event()
+        while not never.wait(_SECONDS):
+            self.write()
 
-
-def _flush_now_and_then() -> None:
-    wake = threading.Event()
-    while not wake.wait(_FLUSH_SECONDS):
-        _flush()
+    def _line(self, event: structlog.typing.EventDict) -> Any:
+        moment = datetime.fromtimestamp(event["timestamp"] / 1e9, UTC).replace(tzinfo=None)
+        event["timestamp"] = moment.isoformat(timespec="milliseconds") + "Z"
+        return self._renderer(None, "", event)

@@ -1,5 +1,6 @@
 """`recollect-server serve`: runs the service until Ctrl-C or SIGTERM."""
 
+import gc
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ def serve(config: Path | None, **flags: Any) -> None:
         running = app.start(settings, progress=_show_progress)
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
+    gc.freeze()  # what is there now stays: no collection needs to look at it again
     found = running.recovered
     note = f", {found.messages} messages indexed anew" if found.messages else ""
     click.echo(

@@ -7,7 +7,7 @@ half or twice of each moves recall@10 by about one point. `bench/recall.py` meas
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ BEST = 1.0
 Scores = dict[int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """Something that was found, with its score from 0 to 1 and what it was made of."""
 
     id: int

@@ -92,8 +92,8 @@ class Conversations:
         model: str,
         create_time: int | None,
         request_id: str,
-    ) -> Conversation:
-        """Begins a conversation."""
+    ) -> tuple[Conversation, bool]:
+        """Begins a conversation. Returns it, and whether this request had begun it before."""
         payload = {
             "channel": channel,
             "participants": participants,
@@ -104,12 +104,12 @@ class Conversations:
         request = key_of("Create", request_id, payload)
         with self._space.request_locks.hold(request_id or channel):
             if request and (known := find_known(self._space, request, None)):
-                return as_it_was(self._space, self._replays, known, None)[1]
+                return as_it_was(self._space, self._replays, known, None)[1], True
             time = self._space.clock() if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model)
             with self._space.locks.hold(conversation_id):
-                return self._space.begin(began, conversation_id, request).head.conversation
+                return self._space.begin(began, conversation_id, request).head.conversation, False
 
     def append(
         self,

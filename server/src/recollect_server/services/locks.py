@@ -1,8 +1,6 @@
 """Locks by name."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _STRIPES = 1024
 
@@ -13,8 +11,6 @@ class StripedLocks:
     def __init__(self) -> None:
         self._locks = [threading.Lock() for _ in range(_STRIPES)]
 
-    @contextmanager
-    def hold(self, name: str) -> Iterator[None]:
-        """Holds the lock that this name falls to."""
-        with self._locks[hash(name) % _STRIPES]:
-            yield
+    def hold(self, name: str) -> threading.Lock:
+        """The lock that this name falls to, for a `with`."""
+        return self._locks[hash(name) % _STRIPES]

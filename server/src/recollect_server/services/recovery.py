@@ -16,7 +16,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
 from recollect_server.storage.index.index import DAMAGED, NAME, Index
-from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
+from recollect_server.storage.transcript.files import TranscriptFolder
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -116,8 +116,11 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
         except ConversationNotFound:
-            total -= 1
-            _discard_empty(folder, conversation_id)
+            if folder.remove_empty(conversation_id):
+                total -= 1
+                log.warning("empty_transcript_removed", conversation=conversation_id)
+            else:
+                log.warning("transcript_without_a_line", conversation=conversation_id)
             continue
         except StorageUnavailable as error:
             log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
@@ -129,15 +132,3 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
     if shown != began:
         progress(len(behind), len(behind))
     return Recovered(index, rebuilt, total, messages, damaged, cut)
-
-
-def _discard_empty(folder: TranscriptFolder, conversation_id: str) -> None:
-    """Removes a transcript without a byte: its first line was never written whole, so nobody was told of it."""
-    path = folder.path(conversation_id)
-    log.warning("transcript_without_a_line", conversation=conversation_id)
-    try:
-        if path.stat().st_size == 0:
-            path.unlink()
-            sync_folder(folder.root)
-    except OSError as error:
-        log.warning("empty_transcript_stays", conversation=conversation_id, reason=error.strerror)

@@ -45,11 +45,14 @@ def _matches(text: str, tokens: list[tuple[int, int, str]], stems: set[str], pre
             if (pair in stems and len(pair) == 2) or characters[index] in prefixes:
                 length = 2 if pair in stems else 1
                 first = run.start() + index
-                if matches and matches[-1][0] <= first < matches[-1][1]:
-                    matches[-1] = (matches[-1][0], first + length, matches[-1][2])
-                else:
-                    matches.append((first, first + length, pair))
-    return sorted(matches)
+                matches.append((first, first + length, pair))
+    apart: list[tuple[int, int, str]] = []
+    for first, last, stem in sorted(matches):
+        if apart and first < apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(last, apart[-1][1]), apart[-1][2])
+        else:
+            apart.append((first, last, stem))
+    return apart
 
 
 def _window(text: str, matches: list[tuple[int, int, str]]) -> Span:

@@ -18,7 +18,9 @@ from recollect_server.domain.time import DAY
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
 MAX_METADATA = 64 * 1024
+MAX_METADATA_DEPTH = 24
 MAX_QUERY = 64 * 1024
 _PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998}
 
@@ -161,9 +163,12 @@ class Checks:
             self.refuse(f"{name}.tool_calls", "go with ROLE_ASSISTANT alone")
         if tool != bool(value.tool_call_id):
             self.refuse(f"{name}.tool_call_id", "is required with ROLE_TOOL" if tool else "goes with ROLE_TOOL alone")
-        self.text(f"{name}.tool_call_id", value.tool_call_id, most=256)
-        self.text(f"{name}.sender", value.sender, most=256)
-        self.label(f"{name}.channel", value.channel)
+        if value.tool_call_id:
+            self.text(f"{name}.tool_call_id", value.tool_call_id, most=256)
+        if value.sender:
+            self.text(f"{name}.sender", value.sender, most=256)
+        if value.channel:
+            self.label(f"{name}.channel", value.channel)
         if value.HasField("timestamp"):
             self.moment(f"{name}.timestamp", value.timestamp, now)
         if value.HasField("usage"):
@@ -205,7 +210,18 @@ class Checks:
         except (json_format.SerializeToJsonError, ValueError) as error:  # ValueError: a number that is not finite
             self.refuse(name, f"is not JSON: {error}")
             return
-        if len(text.encode()) > MAX_METADATA:
+        if _depth(text) > MAX_METADATA_DEPTH:
+            self.refuse(name, f"is nested deeper than {MAX_METADATA_DEPTH} levels")
+        elif len(text.encode()) > MAX_METADATA:
             self.refuse(name, f"has {len(text.encode())} bytes as JSON; at most {MAX_METADATA} are allowed")
         elif "\\u0000" in text:
             self.refuse(name, "holds the character NUL")
+
+
+def _depth(json: str) -> int:
+    """How many levels of objects and lists a JSON text has."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(json):
+        depth += 1 if bracket in "[{" else -1 if bracket in "]}" else 0
+        deepest = max(deepest, depth)
+    return deepest

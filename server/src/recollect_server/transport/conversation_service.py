@@ -45,7 +45,7 @@ class ConversationHandlers:
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
         checks.done()
-        conversation = self._conversations.create(
+        conversation, duplicate = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
             party=party_from(request.party),
@@ -53,7 +53,7 @@ class ConversationHandlers:
             create_time=optional_milliseconds(request, "create_time"),
             request_id=request.request_id,
         )
-        return api.CreateResponse(conversation=conversation_to(conversation))
+        return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
 
     def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
         """What is known of a conversation."""

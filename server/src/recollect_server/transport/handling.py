@@ -5,6 +5,7 @@ The line names the method, the code, the milliseconds and the conversation; neve
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import grpc
@@ -32,8 +33,10 @@ class Malformed:
         self.status = malformed(*_what_is_wrong(data, expected, error))
 
 
-def unary(method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler | None) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a unary method, within the door; None: the method is not built yet."""
+def unary(
+    method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler | None, pool: ThreadPoolExecutor
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The handler of a unary method, within the door, run by the pool; None: the method is not built yet."""
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
@@ -44,6 +47,7 @@ def unary(method: MethodDescriptor, request_type: type[ProtoMessage], handler: H
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
 
+    call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio is told which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
         call, request_deserializer=_reader(request_type), response_serializer=lambda answer: answer.SerializeToString()
     )

@@ -1,12 +1,13 @@
 """Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it without losing a call."""
 
 import threading
-from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -26,6 +27,8 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
 )
 
+_LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
+
 
 class CannotListen(Exception):
     """The address cannot be listened on."""
@@ -38,6 +41,7 @@ class ServerOptions:
     listen: str
     """`host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
+    write_threads: int
     max_request_bytes: int
     reflection: bool
 
@@ -49,7 +53,9 @@ class Server:
         """`handlers` has the handlers of each service that has any, by the service's short name."""
         self._options = options
         self._health = health.HealthServicer()
-        self._pool = futures.ThreadPoolExecutor(options.threads, thread_name_prefix="call")
+        self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="call")
+        # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
+        self._writers = ThreadPoolExecutor(options.write_threads, thread_name_prefix="write")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -64,7 +70,7 @@ class Server:
             ],
         )
         for service in SERVICES:
-            self._server.add_generic_rpc_handlers((_generic(service, handlers.get(service.name)),))
+            self._server.add_generic_rpc_handlers((self._generic(service, handlers.get(service.name)),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = [service.full_name for service in SERVICES]
         for name in ("", *names):
@@ -91,19 +97,23 @@ class Server:
         self._server.stop(grace).wait()
         # A call that was cancelled may still run here, and what it uses is closed next.
         self._pool.shutdown(wait=True)
+        self._writers.shutdown(wait=True)
         self._stopped.set()
 
     def wait(self) -> None:
         """Returns once the server was stopped."""
         self._stopped.wait()
 
+    def _generic(self, service: ServiceDescriptor, handlers: Any) -> grpc.GenericRpcHandler:
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for method in service.methods:
+            request_type = GetMessageClass(method.input_type)
+            if method.server_streaming:
+                methods[method.name] = stream_not_built(method, request_type)
+            else:
+                methods[method.name] = unary(method, request_type, getattr(handlers, method.name, None), self._pool_for(method))
+        return grpc.method_handlers_generic_handler(service.full_name, methods)
 
-def _generic(service: ServiceDescriptor, handlers: Any) -> grpc.GenericRpcHandler:
-    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-    for method in service.methods:
-        request_type = GetMessageClass(method.input_type)
-        if method.server_streaming:
-            methods[method.name] = stream_not_built(method, request_type)
-        else:
-            methods[method.name] = unary(method, request_type, getattr(handlers, method.name, None))
-    return grpc.method_handlers_generic_handler(service.full_name, methods)
+    def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
+        writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
+        return self._writers if writes and method.name not in _LONG else self._pool

@@ -20,7 +20,7 @@ from recollect_server.storage.index.migrations import migrate
 T = TypeVar("T")
 
 _BATCH = 256  # documents in one transaction at the most
-_MAX_WAITING = 32 << 20  # characters of documents that may wait: more than that, and appends wait with them
+_MAX_WAITING = 32 << 20  # bytes of documents that may wait: more than that, and appends wait with them
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
 _LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
 _CRASH_GAP = 1 << 20  # more cursors than can have been given out for updates that a crash took
@@ -29,10 +29,12 @@ _CRASH_GAP = 1 << 20  # more cursors than can have been given out for updates th
 class _Document:
     """What an append adds, and whom to tell if it cannot be taken in."""
 
-    __slots__ = ("failed", "text")
+    __slots__ = ("build", "cursor", "failed", "size")
 
-    def __init__(self, text: str, failed: Callable[[str], None]) -> None:
-        self.text = text
+    def __init__(self, build: Callable[[int], str], size: int, cursor: int, failed: Callable[[str], None]) -> None:
+        self.build = build
+        self.size = size
+        self.cursor = cursor
         self.failed = failed
 
 
@@ -99,23 +101,22 @@ class Database:
             self._local.reader = connection
         return connection
 
-    def put(self, document: str, updates: int, failed: Callable[[str], None]) -> int:
-        """Leaves a document to be taken in. It adds so many rows to the update log.
+    def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None]) -> int:
+        """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
 
-        Returns the cursor of the last of them (0: none). `failed` is called with the reason, from the writer's thread, if it
-        cannot be taken in. Raises IndexUnavailable if nothing is taken in any more.
+        `build` makes its text, given the cursor before its own, in the writer's thread: many at once cost less. `failed` is called
+        there too, with the reason, if it cannot be taken in. Returns the cursor of the last of its rows (0: none). Raises
+        IndexUnavailable if nothing is taken in any more.
         """
         with self._changed:
             while self._waiting_size > _MAX_WAITING and not self._stopped:
                 self._wait()
-            first = self._cursor
-            self._cursor += updates
-            cursor = self._cursor if updates else 0
             # The cursors are given out here, in the order in which the documents will be taken in.
-            text = f'{document[:-1]},"cursor":{first}}}'
-            self._waiting_size += len(text)
-            self._enqueue(_Document(text, failed))
-        return cursor
+            document = _Document(build, size, self._cursor, failed)
+            self._cursor += updates
+            self._enqueue(document)
+            self._waiting_size += size
+            return self._cursor if updates else 0
 
     def write(self, work: Callable[[apsw.Connection, int], T], *, updates: int = 0, alone: bool = False) -> T:
         """Runs the work in a transaction of its own, after all that was put in before, and returns what it returns.
@@ -211,13 +212,14 @@ class Database:
             while self._waiting and len(batch) < _BATCH:
                 if isinstance(item := self._waiting[0], _Job):
                     return batch or [self._waiting.popleft()]
-                self._waiting_size -= len(item.text)
+                self._waiting_size -= item.size
                 batch.append(self._waiting.popleft())
             return batch
 
     def _take_in(self, documents: list[_Document]) -> None:
+        text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
         try:
-            self._writer.execute(_TAKE_IN, (f"[{','.join(document.text for document in documents)}]",))
+            self._writer.execute(_TAKE_IN, (text,))
         except apsw.Error as error:
             if len(documents) == 1:
                 documents[0].failed(str(error))

@@ -9,18 +9,17 @@ from recollect_server.storage.index.turns import message_id, searchable_text
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.transcript.reader import Line
 
-_Update = list[object]
-"""Kind, time, first line, last line."""
+Update = list[object]
+"""A row of the update log: kind, time, first line, last line."""
 
 
 def document_of(
-    number: int, before: Conversation | None, after: Conversation, lines: list[Line], *, time: int, log: bool
-) -> tuple[str, int]:
-    """The document for these lines of a conversation, and how many rows it adds to the update log.
+    number: int, before: Conversation | None, after: Conversation, lines: list[Line], updates: list[Update], cursor: int
+) -> str:
+    """The document for these lines of a conversation.
 
-    `before` and `after` are what is known without and with them; `log` False leaves the update log out.
+    `before` and `after` are what is known without and with them; `cursor` is the one before that of the first of the `updates`.
     """
-    updates = _updates_of(lines, time) if log else []
     party, usage = after.party, after.usage_total
     document = {
         "conversation": (
@@ -39,18 +38,19 @@ def document_of(
             if line.entry is not None and isinstance(message := line.entry.content, Message)
         ],
         "updates": updates,
+        "cursor": cursor,
         "requests": _requests_of(lines),
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
     }  # fmt: skip
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
-    return orjson.dumps(document).decode(), len(updates)
+    return orjson.dumps(document).decode()
 
 
-def _updates_of(lines: list[Line], time: int) -> list[_Update]:
+def updates_of(lines: list[Line], time: int) -> list[Update]:
     """One update for every batch of messages and for every event, in their order."""
-    updates: list[_Update] = []
+    updates: list[Update] = []
     for line in lines:
         if line.entry is None:
             continue

@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -16,7 +17,7 @@ from recollect_server.domain.message import Message
 from recollect_server.storage.index import conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.incoming import document_of
+from recollect_server.storage.index.incoming import document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.requests import KnownRequest
@@ -199,8 +200,9 @@ class Index:
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
                 self._seen.add(line.entry.stamp.request_id)
-        document, updates_added = document_of(own, before, after, lines, time=time, log=log)
-        cursor = self._database.put(document, updates_added, failed)
+        updates = updates_of(lines, time) if log else []
+        build = partial(document_of, own, before, after, lines, updates)
+        cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed)
         self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
 

@@ -1,8 +1,7 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
@@ -24,8 +23,7 @@ class Scope:
     end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """A message that may be shown: where its line is, and when it was said."""
 
     number: int
@@ -37,7 +35,20 @@ class Found:
 def message_scores(
     connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
 ) -> dict[int, float]:
-    """BM25 of the best messages with any of the terms, by id; higher is better. `within` is one conversation's number."""
+    """BM25 of the best messages with any of the terms, by id; higher is better. `within` is one conversation's number.
+
+    A term that only ranks finds none, but within one conversation.
+    """
+    finding = [term for term in terms if within is not None or not term.only_ranks]
+    scores = _best(connection, _any(finding), scope, limit, within)
+    if ranking := [term for term in terms if term not in finding]:
+        # The sum over all terms, where both kinds are: higher than what the finding ones gave alone.
+        scores |= _best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within)
+        scores = dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit])
+    return scores
+
+
+def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None) -> dict[int, float]:
     where, values = _conditions(scope)
     if within is not None:
         where.append("turns_fts.rowid BETWEEN ? AND ?")
@@ -46,25 +57,21 @@ def message_scores(
     rows = connection.execute(
         f"SELECT turns_fts.rowid, -rank FROM turns_fts{times} WHERE turns_fts MATCH ?"
         f"{''.join(f' AND {part}' for part in where)} ORDER BY rank LIMIT ?",
-        (_any(terms), *values, limit),
+        (match, *values, limit),
     )
     return dict(rows)
 
 
 def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The numbers of the conversations that have the term, ascending, and how often each has it. Shape [n] each."""
+    # As one text: three times as fast as a row for each, and without Python's global lock.
     if term.prefix:
-        rows = connection.execute(
-            f"SELECT rowid >> {SEQUENCE_BITS}, count(*) FROM turns_fts WHERE turns_fts MATCH ? GROUP BY 1",
-            (term.match,),
-        )
+        query = f"SELECT group_concat(rowid >> {SEQUENCE_BITS}) FROM turns_fts WHERE turns_fts MATCH ?"
+        numbers = connection.execute(query, (term.match,)).get
     else:
-        rows = connection.execute(
-            f"SELECT doc >> {SEQUENCE_BITS}, count(*) FROM turns_occurrences WHERE term = ? GROUP BY 1",
-            (term.stem,),
-        )
-    pairs = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+        query = f"SELECT group_concat(doc >> {SEQUENCE_BITS}) FROM turns_occurrences WHERE term = ?"
+        numbers = connection.execute(query, (term.stem,)).get
+    return np.unique(np.fromstring(numbers or "", dtype=np.int64, sep=","), return_counts=True)
 
 
 def numbers_in(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:

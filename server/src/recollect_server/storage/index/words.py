@@ -1,6 +1,6 @@
 """Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import apsw
 
@@ -8,8 +8,9 @@ from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 
 _MAX_TERMS = 64
-_MAX_COMMON = 0.15  # a word in more than this share of all messages only costs time, where rarer ones are there
-_MAX_POSTINGS = 100_000  # entries of the index that one query may read, whatever the corpus's size
+_MAX_COMMON = 0.15  # a word in more than this share of all messages finds none by itself, where rarer ones are there
+_MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
+_MAX_POSTINGS = 100_000  # entries of the index that it may read
 _LEAST_TERMS = 2
 
 
@@ -23,6 +24,8 @@ class Term:
     """As the index has it."""
     prefix: bool = False
     """Any word that begins so: a single character of a script without spaces."""
+    only_ranks: bool = False
+    """It is common, and there are rarer ones: it finds no message, and counts in those that they find."""
 
     @property
     def match(self) -> str:
@@ -34,8 +37,8 @@ class Term:
 def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -> list[Term]:
     """The words of a query to search for, the rarest first. Words that no message has are left out.
 
-    Stop words are dropped where anything else is left, and so are words that stand in a large share of all messages; what is
-    left is bounded in number and in the entries of the index that must be read.
+    Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
+    message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
     found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term))]
     found.sort(key=lambda pair: (pair[0], pair[1].stem))
@@ -43,10 +46,11 @@ def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -
     postings = 0
     for frequency, term in found[:_MAX_TERMS]:
         postings += frequency
-        too_common = frequency > _MAX_COMMON * total_messages and total_messages > 1000
-        if len(chosen) >= _LEAST_TERMS and (too_common or postings > _MAX_POSTINGS):
+        spare = len(chosen) >= _LEAST_TERMS
+        if spare and postings > _MAX_POSTINGS:
             break
-        chosen.append(term)
+        common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
+        chosen.append(replace(term, only_ranks=True) if spare and common else term)
     return chosen
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from recollect_server.domain.ids import is_conversation_id
@@ -29,9 +30,7 @@ class TranscriptFolder:
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
-        if not is_conversation_id(conversation_id):
-            raise ValueError("not the name of a conversation")
-        return self.root / f"{conversation_id}{SUFFIX}"
+        return _path(self.root, conversation_id)
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Every conversation that has a transcript, with the file's size in bytes."""
@@ -57,12 +56,30 @@ class TranscriptFolder:
         path = self.path(conversation_id)
         return path.with_name(path.name + COPY)
 
+    def remove_empty(self, conversation_id: str) -> bool:
+        """Removes what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
+        path = self.path(conversation_id)
+        try:
+            if path.stat(follow_symlinks=False).st_size:
+                return False
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
     def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(self.root) as entries:
             for entry in entries:
                 name = entry.name.removesuffix(suffix)
                 if name != entry.name and is_conversation_id(name) and entry.is_file(follow_symlinks=False):
                     yield name, entry
+
+
+@lru_cache(maxsize=16384)
+def _path(root: Path, conversation_id: str) -> Path:
+    if not is_conversation_id(conversation_id):
+        raise ValueError("not the name of a conversation")
+    return root / f"{conversation_id}{SUFFIX}"
 
 
 def open_transcript(path: Path, flags: int) -> int:

@@ -1,0 +1,93 @@
+"""Every benchmark runs, on a tiny size: what it prints is its own business."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from recollect import Client
+
+from bench import corpus, load, recall, search, start
+from bench.corpus import Corpus
+from tests.conftest import RunningServer
+
+GOLD = [
+    {"group": "ann", "id": "ann/q", "query": "Where did the wombat go?", "category": "1"},
+    {"group": "bob", "id": "bob/q", "query": "What about the narwhal?", "category": "2", "asked_at": "2026-01-02T00:00:00Z"},
+]
+
+
+@pytest.fixture
+def recall_set(tmp_path: Path) -> Path:
+    """Two groups; in the second, what would fit best was said after the question was asked."""
+
+    def conversation(group: str, name: str, day: int, *contents: str) -> bytes:
+        time = f"2026-01-{day:02}T00:00:00Z"
+        messages = [
+            {"id": f"{name}:{i}", "role": "assistant" if i % 2 else "user", "content": content, "timestamp": time}
+            for i, content in enumerate(contents)
+        ]
+        notes = {"abbreviation": "They talked."}
+        return orjson.dumps({"group": group, "id": f"{group}/{name}", "started": time, "messages": messages} | notes)
+
+    folder = tmp_path / "set"
+    folder.mkdir()
+    lines = [
+        conversation("ann", "a1", 1, "The wombat went to Kyoto", "Really?"),
+        conversation("ann", "a2", 2, "It rains"),
+        conversation("bob", "b1", 1, "A narwhal swam by", "In the harbour?"),
+        conversation("bob", "b2", 3, "narwhal narwhal narwhal"),
+    ]
+    (folder / "conversations.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    gold = [
+        {"gold_conversations": ["ann/a1"], "gold_messages": ["a1:0"]},
+        {"gold_conversations": ["bob/b1"], "gold_messages": []},
+    ]
+    questions = [orjson.dumps(question | more) for question, more in zip(GOLD, gold, strict=True)]
+    (folder / "queries.jsonl").write_bytes(b"\n".join(questions) + b"\n")
+    return folder
+
+
+def test_recall_writes_its_summary_and_its_questions(recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary, questions = tmp_path / "summary.json", tmp_path / "questions.jsonl"
+    recall.main(["--set", str(recall_set), "--json", str(summary), "--questions", str(questions), "--abbreviations"])
+    every = dict.fromkeys(("recall@1", "recall@5", "recall@10", "any@1", "any@5", "any@10"), 100.0)
+    assert orjson.loads(summary.read_bytes()) == {"questions": 2, "conversations": every, "messages": every}
+    first, second = (orjson.loads(line) for line in questions.read_bytes().splitlines())
+    assert (first["found_conversations"], first["ranks_messages"]) == (["ann/a1"], {"a1:0": 1})
+    assert (second["found_conversations"], second["ranks_conversations"]) == (["bob/b1"], {"bob/b1": 1})
+    assert "1 of them with gold messages" in capsys.readouterr().out
+
+
+def test_recall_asks_only_the_groups_that_are_named(recall_set: Path, tmp_path: Path) -> None:
+    recall.main(["--set", str(recall_set), "--json", str(tmp_path / "out.json"), "--groups", "bob"])
+    assert orjson.loads((tmp_path / "out.json").read_bytes())["questions"] == 1
+
+
+def test_a_corpus_is_the_same_each_time_and_its_questions_have_answers(server: RunningServer) -> None:
+    made = Corpus(60)
+    assert [it.texts for it in made] == [it.texts for it in Corpus(60)]
+    assert sum(len(it.texts) for it in made) == 60
+    ids = corpus.write_through_api(server.target, made)
+    with Client(server.target) as client:
+        assert sum(client.conversations.get(name).message_count for name in ids) == 60
+        assert all(client.recall.search(question).hits for question in made.questions(4))
+
+
+def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search.main(["--messages", "60", "--questions", "4", "--rounds", "1", "--folder", str(tmp_path)])
+    assert "60 messages: Search p50" in capsys.readouterr().out
+
+
+def test_load_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    load.main(["--turns", "1", "30", "--calls", "5", "--rounds", "1"])
+    assert "30 turns: Load of " in capsys.readouterr().out
+
+
+def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    start.main(["--conversations", "3", "--rounds", "1"])
+    assert "3 conversations, indexed" in capsys.readouterr().out
+
+
+def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) -> None:
+    corpus.main(["--messages", "30", "--data-dir", str(tmp_path / "data")])
+    assert list((tmp_path / "data" / "default" / "conversations").glob("conv-*.jsonl"))
