@@ -196,6 +196,7 @@ class Conversations:
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
             self._space.holding.release(conversation_id)
+            self._space.behind.caught_up(conversation_id)
             self._replays.forget(conversation_id)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
             if request:

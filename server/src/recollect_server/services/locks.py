@@ -1,6 +1,8 @@
 """Locks by name."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 _STRIPES = 1024
 
@@ -14,3 +16,11 @@ class StripedLocks:
     def hold(self, name: str) -> threading.Lock:
         """The lock that this name falls to, for a `with`."""
         return self._locks[hash(name) % _STRIPES]
+
+    @contextmanager
+    def hold_all(self) -> Iterator[None]:
+        """Holds every lock: nobody else holds any. The caller must hold none."""
+        with ExitStack() as stack:
+            for lock in self._locks:
+                stack.enter_context(lock)
+            yield

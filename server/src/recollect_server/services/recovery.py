@@ -15,7 +15,8 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
-from recollect_server.storage.index.index import DAMAGED, NAME, Index
+from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 log = structlog.get_logger("recollect.recovery")
@@ -59,8 +60,7 @@ def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
-    for suffix in ("", "-wal", "-shm", DAMAGED):
-        (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
+    remove_files(folder.root)
     try:
         index = Index(folder.root)
     except apsw.Error as error:

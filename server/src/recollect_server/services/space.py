@@ -8,21 +8,22 @@ from functools import partial
 
 import structlog
 
-from recollect_server.domain.conversation import Content, Conversation, fold
+from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
+from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
+from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
 from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.space")
@@ -50,11 +51,12 @@ class Space:
         self.index = index
         self.clock = clock
         self.holding = Holding()
+        self.behind = Behind()
+        self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self.locks = StripedLocks()
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
-        self._guard = threading.Lock()  # guards the two below; nothing slow happens under it
+        self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
-        self._unindexed: dict[str, KnownRequest] = {}  # carried out, and not known to the index yet
 
     def head(self, conversation_id: str) -> Head:
         """The end of what a conversation's transcript has. Raises ConversationNotFound, StorageUnavailable. Hold its lock."""
@@ -137,12 +139,13 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
-                self._indexed_again(conversation_id)
+            self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
-            log.warning("index_behind", conversation=conversation_id, reason=str(error))
+            self.behind.note(conversation_id, str(error))
             if isinstance(error, IndexAhead):
                 # The file may grow past what is indexed, and the next start would take that for its own.
+                self.index.condemn(str(error))
                 with suppress(IndexUnavailable):
                     self.index.want_rebuild(str(error))
             return self._read_head(conversation_id)
@@ -174,6 +177,18 @@ class Space:
         with self._guard:
             self._heads.pop(conversation_id, None)
 
+    def change_index(self, index: Index) -> None:
+        """From here on another index is used, which was made from the transcripts."""
+        with self.locks.hold_all(), self._guard:
+            self._retired.append(self.index)
+            self.index = index
+            self._heads.clear()
+
+    def close_index(self) -> None:
+        """Closes the index, and those used before it. No call may be under way."""
+        for index in (*self._retired, self.index):
+            index.close()
+
     def known_request(self, request_id: str) -> KnownRequest | None:
         """A request that was carried out before, or whose messages are held; or None.
 
@@ -181,14 +196,11 @@ class Space:
         """
         if held := self.holding.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        with self._guard:
-            if known := self._unindexed.get(request_id):
-                return known
-        return self.index.request(request_id)
+        return self.behind.request(request_id) or self.index.request(request_id)
 
     def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
         """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""
-        lines, data = _encoded([content], request, "", offset=0, sequence=1)
+        lines, data = encoded([content], request, "", offset=0, sequence=1)
         try:
             self.folder.create()
             self.writer.create(self.folder.path(conversation_id), data)
@@ -222,7 +234,7 @@ class Space:
         return done
 
     def _write(self, head: Head, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
-        lines, data = _encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
         self.writer.append(self.folder.path(head.conversation.id), data, head.size)
         return self._index(head, lines)
 
@@ -234,15 +246,15 @@ class Space:
         refused = f"the transcript cannot be written: {reason}"
         if not messages:
             return StorageUnavailable(refused)
-        lines, data = _encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
-        end = replace(head, conversation=_folded(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
+        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
         if self.holding.hold(stuck, end, Batch(messages, request, draft_id, len(data)), reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
     def _index(self, head: Head | None, lines: list[Line]) -> Committed:
         before = head.conversation if head else None
-        after = _folded(before, lines)
+        after = folded_over(before, lines)
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed
@@ -261,44 +273,6 @@ class Space:
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
         """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
-        if reason:
-            log.warning("index_behind", conversation=conversation_id, reason=reason)
-        entry = lines[0].entry
-        assert entry is not None
+        self.behind.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
-            if request_id := entry.stamp.request_id:
-                self._unindexed[request_id] = KnownRequest(
-                    request_id, entry.stamp.request_hash, conversation_id, lines[0].sequence, lines[-1].sequence
-                )
-
-    def _indexed_again(self, conversation_id: str) -> None:
-        with self._guard:
-            for request_id in [r.request_id for r in self._unindexed.values() if r.conversation_id == conversation_id]:
-                del self._unindexed[request_id]
-
-
-def _folded(conversation: Conversation | None, lines: list[Line]) -> Conversation:
-    for line in lines:
-        assert line.entry is not None
-        conversation = fold(conversation, line.entry.content)
-    assert conversation is not None
-    return conversation
-
-
-def _encoded(
-    contents: list[Content], request: RequestKey | None, draft_id: str, *, offset: int, sequence: int
-) -> tuple[list[Line], bytes]:
-    lines: list[Line] = []
-    parts: list[bytes] = []
-    stamp = Stamp(request.id, request.hash, draft_id=draft_id) if request else Stamp(draft_id=draft_id)
-    count = len(contents)
-    for index, content in enumerate(contents, start=1):
-        assert not isinstance(content, Message) or content.sequence == sequence
-        entry = Entry(content, stamp if count == 1 else replace(stamp, batch=(index, count)))
-        data = encode(entry)
-        lines.append(Line(sequence, offset, len(data), entry))
-        parts.append(data)
-        offset += len(data)
-        sequence += 1
-    return lines, b"".join(parts)

@@ -11,7 +11,8 @@ from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import folded
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.index.index import NAME, Index
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import whole_end
