@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.storage.index.index import NAME
+from recollect_server.storage.index.file import NAME
 
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, write_transcripts

@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.time import Clock, system_clock
+from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
@@ -82,10 +83,9 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             recovered = recover(folder, clock, progress)
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
-        stops.append(recovered.index.close)
         writer = TranscriptWriter(sync=settings.durability == "fsync")
-        stops.append(writer.close)
         space = Space(folder, writer, recovered.index, clock)
+        stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         working = WorkingContext(space, WorkingLimits(settings.max_working_turns, settings.max_working_tokens))
         server = Server(
             {

@@ -43,7 +43,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `turn_count`.
     """
     ERROR_REASON_STORAGE_UNAVAILABLE: _ErrorReason.ValueType  # 7
-    """UNAVAILABLE. The disk refused the write. `google.rpc.RetryInfo` says when to try again with the same `request_id`."""
+    """UNAVAILABLE. The disk refused the write. The messages of an AppendTurn may be stored or not: the server may hold them and
+    write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, as
+    `google.rpc.RetryInfo` says when: they are stored once. An append without an id that is repeated may be stored twice.
+    """
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
     """DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
     ERROR_REASON_INDEX_UNAVAILABLE: _ErrorReason.ValueType  # 9
@@ -100,7 +103,10 @@ ERROR_REASON_TURN_OUT_OF_DATE: ErrorReason.ValueType  # 6
 `turn_count`.
 """
 ERROR_REASON_STORAGE_UNAVAILABLE: ErrorReason.ValueType  # 7
-"""UNAVAILABLE. The disk refused the write. `google.rpc.RetryInfo` says when to try again with the same `request_id`."""
+"""UNAVAILABLE. The disk refused the write. The messages of an AppendTurn may be stored or not: the server may hold them and
+write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, as
+`google.rpc.RetryInfo` says when: they are stored once. An append without an id that is repeated may be stored twice.
+"""
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
 """DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
 ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9

@@ -1,7 +1,7 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 import structlog
@@ -16,11 +16,12 @@ from recollect_server.domain.conversation import (
     MetaUpdated,
     Party,
 )
-from recollect_server.domain.errors import InvalidField, TurnOutOfDate
+from recollect_server.domain.errors import InvalidField, StorageUnavailable, TurnOutOfDate
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
+from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, messages_of
-from recollect_server.services.space import Head, RequestKey, Space
+from recollect_server.services.space import Space
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Removed
@@ -124,14 +125,17 @@ class Conversations:
         payload = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
         request = key_of("AppendTurn", request_id, payload)
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+            head = self._space.end(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
                 stored, conversation = as_it_was(self._space, self._replays, known, head)
                 return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
             if expected_turn is not None and expected_turn != head.conversation.turn_count:
+                if self._space.held(conversation_id):
+                    raise StorageUnavailable("the transcript cannot be written yet, and messages are held that may open a turn")
                 raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
             self._check_tool_results(head, messages)
-            done = self._space.commit(head, _placed(head, messages, self._space.clock()), request, draft_id=draft_id)
+            lines: list[Content] = [*placed(head, messages, self._space.clock())]
+            done = self._space.commit(head, lines, request, draft_id=draft_id)
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
@@ -192,6 +196,8 @@ class Conversations:
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
+            self._space.holding.release(conversation_id)
+            self._space.behind.caught_up(conversation_id)
             self._replays.forget(conversation_id)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
             reach("delete.log_emptied")
@@ -207,7 +213,7 @@ class Conversations:
         """Appends one event line; `event` makes it, or refuses, knowing the conversation's end."""
         name = request.id if request else conversation_id
         with self._space.request_locks.hold(name), self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+            head = self._space.end(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
                 return as_it_was(self._space, self._replays, known, head)[1]
             content = event(head)
@@ -244,22 +250,13 @@ class Conversations:
     def _calls(self, head: Head) -> dict[str, bool]:
         """The tool calls of the newest turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
-        for message in turns_of(self._space, head, head.conversation.turn_count, head.conversation.turn_count).messages:
+        turn = head.conversation.turn_count
+        written = turns_of(self._space, head, turn, turn).messages
+        for message in [*written, *(m for m in self._space.held(head.conversation.id) if m.turn_number == turn)]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
         return calls
-
-
-def _placed(head: Head, messages: list[Message], now: int) -> list[Content]:
-    """The messages with their sequence, turn number and time. A user message opens a turn; so does a first message."""
-    placed: list[Content] = []
-    turn = head.conversation.turn_count
-    for sequence, message in enumerate(messages, start=head.lines + 1):
-        if message.role is Role.USER or turn == 0:
-            turn += 1
-        placed.append(replace(message, sequence=sequence, turn_number=turn, timestamp=message.timestamp or now))
-    return placed
 
 
 def _receipt(known: KnownRequest) -> Receipt:

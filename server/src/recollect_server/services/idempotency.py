@@ -16,7 +16,8 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import folded, read_unindexed
-from recollect_server.services.space import Head, RequestKey, Space
+from recollect_server.services.head import Head, RequestKey
+from recollect_server.services.space import Space
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.reader import Line, read_lines, scan
 
@@ -32,8 +33,9 @@ def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey 
 
 
 def find_known(space: Space, request: RequestKey, conversation_id: str | None) -> KnownRequest | None:
-    """The same request, if it was carried out before. Raises RequestIdReused if its payload was another.
+    """The same request, if it was carried out before.
 
+    Raises RequestIdReused if its payload was another, StorageUnavailable if its messages are held and not written yet.
     `conversation_id` is where to look if the index cannot answer; without it that raises IndexUnavailable.
     """
     try:
@@ -44,6 +46,8 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
         known = _read_known(space, request.id, conversation_id)
     if known is not None and known.hash != request.hash:
         raise RequestIdReused(request.id)
+    if known is not None and space.holding.request(request.id):
+        raise StorageUnavailable("the transcript cannot be written yet. The messages are held: repeat with the same request_id")
     return known
 
 

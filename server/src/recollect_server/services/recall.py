@@ -113,14 +113,19 @@ class Recall:
         try:
             terms = self._index.terms(query)
             if not terms:
-                return Answer()
+                return Answer(degraded=self._behind())
             candidates = self._candidates(terms, scope, 2 * limit + 50)
             known = self._index.by_number({*candidates.conversations})
             hits = self._hits(candidates, terms, known, limit, explain=explain)
             results = self._results(candidates, terms, known, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(LEGS, str(error)))
-        return Answer(results, hits, total_matches=candidates.total)
+        return Answer(results, hits, total_matches=candidates.total, degraded=self._behind())
+
+    def _behind(self) -> dict[str, str]:
+        """Why both legs may miss what was said last, if the index is behind."""
+        count = len(self._space.behind.conversations())
+        return dict.fromkeys(LEGS, f"the newest messages of {count} conversations are not indexed yet") if count else {}
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None) -> Fetched:
         """Some turns of a conversation, by default the last ones."""

@@ -15,9 +15,10 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
 from recollect_server.services.deletion import finish_delete
-from recollect_server.storage.index.index import DAMAGED, NAME, Index
+from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
+from recollect_server.storage.transcript.files import TranscriptFolder
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -56,13 +57,18 @@ def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
 
 
 def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
-    """Makes the index anew from the transcripts. Nobody may have it open."""
-    for suffix in ("", "-wal", "-shm"):
-        (folder.root / f"{NAME}{suffix}").unlink(missing_ok=True)
-    sync_folder(folder.root)  # the log of the old one must never meet the new one
-    (folder.root / f"{NAME}{DAMAGED}").unlink(missing_ok=True)
+    """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
+    remove_files(folder.root)
     reach("recover.index_removed")
-    return _bring_up(folder, Index(folder.root), clock, progress, rebuilt=True)
+    try:
+        index = Index(folder.root)
+    except apsw.Error as error:
+        raise IndexUnavailable(f"the index cannot be made: {error}") from error
+    try:
+        return _bring_up(folder, index, clock, progress, rebuilt=True)
+    except BaseException:
+        index.close()
+        raise
 
 
 def _open(root: Path) -> Index | None:

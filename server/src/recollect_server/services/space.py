@@ -8,47 +8,28 @@ from functools import partial
 
 import structlog
 
-from recollect_server.domain.conversation import Content, Conversation, fold
+from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
+from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
+from recollect_server.services.head import Head, RequestKey, placed
+from recollect_server.services.holding import Batch, Holding, Stuck
+from recollect_server.services.lines import encoded, folded_over
+from recollect_server.services.locks import StripedLocks
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.space")
 
-_STRIPES = 1024
 _MAX_HEADS = 20_000  # some 1 KiB each
 _MAX_LINES = (1 << SEQUENCE_BITS) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The end of a conversation: what a writer must know to write the next line."""
-
-    conversation: Conversation
-    size: int
-    """Bytes of the transcript."""
-    lines: int
-    number: int | None
-    """Its number in the index; None if the index does not have it."""
-    indexed: bool
-    """Whether the index has all of its lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestKey:
-    """The caller's request id with the hash of its payload."""
-
-    id: str
-    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +42,6 @@ class Committed:
     """0: the index could not take it yet."""
 
 
-class StripedLocks:
-    """A fixed number of locks that share all names between them. Nobody may hold two of one instance."""
-
-    def __init__(self) -> None:
-        self._locks = [threading.Lock() for _ in range(_STRIPES)]
-
-    def hold(self, name: str) -> threading.Lock:
-        """The lock that this name falls to, for a `with`."""
-        return self._locks[hash(name) % _STRIPES]
-
-
 class Space:
     """One owner's data. Every write of a conversation happens under `locks.hold(its id)`."""
 
@@ -80,14 +50,18 @@ class Space:
         self.writer = writer
         self.index = index
         self.clock = clock
+        self.holding = Holding()
+        self.behind = Behind()
+        self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self.locks = StripedLocks()
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
-        self._guard = threading.Lock()  # guards the two below; nothing slow happens under it
+        self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
-        self._unindexed: dict[str, KnownRequest] = {}  # carried out, and not known to the index yet
 
     def head(self, conversation_id: str) -> Head:
-        """The end of a conversation. Raises ConversationNotFound, StorageUnavailable. Hold its lock."""
+        """The end of what a conversation's transcript has. Raises ConversationNotFound, StorageUnavailable. Hold its lock."""
+        if stuck := self.holding.of(conversation_id):
+            return stuck.head
         with self._guard:
             if head := self._heads.get(conversation_id):
                 self._heads.move_to_end(conversation_id)
@@ -96,6 +70,60 @@ class Space:
         self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
+
+    def end(self, conversation_id: str) -> Head:
+        """Where the next line of a conversation goes: what is held is written first, or, where it still cannot be, stands before.
+
+        Raises ConversationNotFound, StorageUnavailable. Hold the conversation's lock.
+        """
+        stuck = self.holding.of(conversation_id)
+        if stuck is None or not stuck.batches:
+            return self.head(conversation_id)
+        try:
+            self._write_held(stuck)
+        except OSError as error:
+            log.warning("held_messages_refused", conversation=conversation_id, reason=error.strerror or str(error))
+            return stuck.end
+        self.holding.release(conversation_id)
+        return stuck.head
+
+    def held(self, conversation_id: str) -> list[Message]:
+        """The messages of a conversation that are held, as they will be written. Hold its lock."""
+        stuck = self.holding.of(conversation_id)
+        return [message for batch in stuck.batches for message in batch.messages] if stuck else []
+
+    def write_held(self) -> None:
+        """Tries once more to write everything that is held: the server stops. What cannot be written is logged, and lost."""
+        for stuck in self.holding.all():
+            conversation_id = stuck.head.conversation.id
+            with self.locks.hold(conversation_id):
+                try:
+                    self._write_held(stuck)
+                except (OSError, StorageUnavailable, ConversationNotFound) as error:
+                    count = sum(len(batch.messages) for batch in stuck.batches)
+                    log.error("held_messages_lost", conversation=conversation_id, messages=count, reason=str(error))
+
+    def _write_held(self, stuck: Stuck) -> None:
+        conversation_id = stuck.head.conversation.id
+        while stuck.batches:
+            batch = stuck.batches[0]
+            messages: list[Content] = [*placed(stuck.head, batch.messages, 0)]
+            try:
+                done = self._write(stuck.head, messages, batch.request, batch.draft_id)
+            except (TranscriptChanged, FileNotFoundError) as changed:
+                # Something else wrote to the file. It may have put these very messages there.
+                log.warning("transcript_changed", conversation=conversation_id, reason=str(changed))
+                self.forget(conversation_id)
+                try:
+                    stuck.head = self._load(conversation_id)
+                except ConversationNotFound:
+                    log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
+                    self.holding.release(conversation_id)
+                    raise
+                if batch.request and self.index.request(batch.request.id):
+                    self.holding.drop(stuck)
+                continue
+            self.holding.written(stuck, done.head)
 
     def _load(self, conversation_id: str) -> Head:
         if not is_conversation_id(conversation_id):
@@ -111,12 +139,13 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
-                self._indexed_again(conversation_id)
+            self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
-            log.warning("index_behind", conversation=conversation_id, reason=str(error))
+            self.behind.note(conversation_id, str(error))
             if isinstance(error, IndexAhead):
                 # The file may grow past what is indexed, and the next start would take that for its own.
+                self.index.condemn(str(error))
                 with suppress(IndexUnavailable):
                     self.index.want_rebuild(str(error))
             return self._read_head(conversation_id)
@@ -148,16 +177,30 @@ class Space:
         with self._guard:
             self._heads.pop(conversation_id, None)
 
+    def change_index(self, index: Index) -> None:
+        """From here on another index is used, which was made from the transcripts."""
+        with self.locks.hold_all(), self._guard:
+            self._retired.append(self.index)
+            self.index = index
+            self._heads.clear()
+
+    def close_index(self) -> None:
+        """Closes the index, and those used before it. No call may be under way."""
+        for index in (*self._retired, self.index):
+            index.close()
+
     def known_request(self, request_id: str) -> KnownRequest | None:
-        """A request that was carried out before, or None. Raises IndexUnavailable if that cannot be told."""
-        with self._guard:
-            if known := self._unindexed.get(request_id):
-                return known
-        return self.index.request(request_id)
+        """A request that was carried out before, or whose messages are held; or None.
+
+        Raises IndexUnavailable if that cannot be told.
+        """
+        if held := self.holding.request(request_id):
+            return KnownRequest(request_id, held[0].hash, held[1])
+        return self.behind.request(request_id) or self.index.request(request_id)
 
     def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
         """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""
-        lines, data = _encoded([content], request, "", offset=0, sequence=1)
+        lines, data = encoded([content], request, "", offset=0, sequence=1)
         try:
             self.folder.create()
             self.writer.create(self.folder.path(conversation_id), data)
@@ -168,25 +211,50 @@ class Space:
     def commit(self, head: Head, contents: list[Content], request: RequestKey | None, *, draft_id: str = "") -> Committed:
         """Appends lines, all or none, durable when it returns; then brings the index up.
 
-        Messages bring their sequence, which must be what follows. Raises StorageUnavailable; then nothing was written. Hold the
-        conversation's lock. An index that fails does not fail this: the lines are indexed later.
+        Messages bring their sequence, which must be what follows; `head` is `end`'s. Raises StorageUnavailable; then messages are
+        held and may be written later, and an event is not written. Hold the conversation's lock. An index that fails does not fail
+        this: the lines are indexed later.
         """
         if head.lines + len(contents) > _MAX_LINES:
             raise InvalidField.of("conversation_id", f"the conversation is full: {_MAX_LINES} lines. Begin a new one")
-        lines, data = _encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        conversation_id = head.conversation.id
+        stuck = self.holding.of(conversation_id)
+        if stuck and stuck.batches:
+            raise self._hold(head, contents, request, draft_id, "it still refuses what came before")
         try:
-            self.writer.append(self.folder.path(head.conversation.id), data, head.size)
+            done = self._write(head, contents, request, draft_id)
+        except (TranscriptChanged, FileNotFoundError) as changed:
+            self.forget(conversation_id)
+            self.holding.release(conversation_id)
+            raise StorageUnavailable(f"the transcript cannot be written: {changed.strerror}") from changed
         except OSError as error:
-            self.forget(head.conversation.id)
-            raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
+            raise self._hold(head, contents, request, draft_id, error.strerror or str(error)) from error
+        if stuck:
+            self.holding.release(conversation_id)
+        return done
+
+    def _write(self, head: Head, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
+        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        self.writer.append(self.folder.path(head.conversation.id), data, head.size)
         return self._index(head, lines)
 
+    def _hold(
+        self, head: Head, contents: list[Content], request: RequestKey | None, draft_id: str, reason: str
+    ) -> StorageUnavailable:
+        stuck = self.holding.keep(head)
+        messages = [content for content in contents if isinstance(content, Message)]
+        refused = f"the transcript cannot be written: {reason}"
+        if not messages:
+            return StorageUnavailable(refused)
+        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
+        if self.holding.hold(stuck, end, Batch(messages, request, draft_id, len(data)), reason):
+            return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
+        return StorageUnavailable(f"{refused}, and no more messages can be held")
+
     def _index(self, head: Head | None, lines: list[Line]) -> Committed:
-        before = after = head.conversation if head else None
-        for line in lines:
-            assert line.entry is not None
-            after = fold(after, line.entry.content)
-        assert after is not None
+        before = head.conversation if head else None
+        after = folded_over(before, lines)
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed
@@ -205,36 +273,6 @@ class Space:
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
         """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
-        if reason:
-            log.warning("index_behind", conversation=conversation_id, reason=reason)
-        entry = lines[0].entry
-        assert entry is not None
+        self.behind.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
-            if request_id := entry.stamp.request_id:
-                self._unindexed[request_id] = KnownRequest(
-                    request_id, entry.stamp.request_hash, conversation_id, lines[0].sequence, lines[-1].sequence
-                )
-
-    def _indexed_again(self, conversation_id: str) -> None:
-        with self._guard:
-            for request_id in [r.request_id for r in self._unindexed.values() if r.conversation_id == conversation_id]:
-                del self._unindexed[request_id]
-
-
-def _encoded(
-    contents: list[Content], request: RequestKey | None, draft_id: str, *, offset: int, sequence: int
-) -> tuple[list[Line], bytes]:
-    lines: list[Line] = []
-    parts: list[bytes] = []
-    stamp = Stamp(request.id, request.hash, draft_id=draft_id) if request else Stamp(draft_id=draft_id)
-    count = len(contents)
-    for index, content in enumerate(contents, start=1):
-        assert not isinstance(content, Message) or content.sequence == sequence
-        entry = Entry(content, stamp if count == 1 else replace(stamp, batch=(index, count)))
-        data = encode(entry)
-        lines.append(Line(sequence, offset, len(data), entry))
-        parts.append(data)
-        offset += len(data)
-        sequence += 1
-    return lines, b"".join(parts)

@@ -12,8 +12,9 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import read_unindexed
+from recollect_server.services.head import Head
 from recollect_server.services.idempotency import messages_of
-from recollect_server.services.space import Head, Space
+from recollect_server.services.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.transcript.reader import damaged_between, read_lines
@@ -83,7 +84,7 @@ class WorkingContext:
                 return read_turns(self._space, head.conversation.id, places), has_more
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-        messages, damaged = _all_messages(self._space, head.conversation.id)
+        messages, damaged = _all_messages(self._space, head)
         offered = [m for m in messages if not before_turn or m.turn_number < before_turn]
         chosen = newest_turns(
             ((m.turn_number, message_tokens(m), m) for m in reversed(offered)),
@@ -101,7 +102,7 @@ def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
             return read_turns(space, head.conversation.id, space.index.turn_places(head.number, first, last))
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages, damaged = _all_messages(space, head.conversation.id)
+    messages, damaged = _all_messages(space, head)
     return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
 
 
@@ -127,9 +128,9 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     return Turns(messages, len(lines) - len(messages))
 
 
-def _all_messages(space: Space, conversation_id: str) -> tuple[list[Message], int]:
+def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
     try:
-        lines, _ = read_unindexed(space.folder, conversation_id, None)
+        lines, _ = read_unindexed(space.folder, head.conversation.id, head.lines)
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     return messages_of(lines), sum(line.entry is None for line in lines)

@@ -80,6 +80,7 @@ class Database:
             self._writer.pragma("cache_size", -16384)
             self._writer.wal_autocheckpoint(4000)  # pages: a page that changes often is written back less often
             migrate(self._writer)
+            self._inode = path.stat().st_ino
             self._cursor = int(self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0)
         except BaseException:
             self._writer.close(force=True)
@@ -137,6 +138,16 @@ class Database:
         if job.error is not None:
             raise IndexUnavailable(f"the index refused a write: {job.error}") from job.error
         return cast(T, job.result)
+
+    def moved(self) -> str:
+        """Whether another file has the name now, or none: SQLite writes on to the one it opened, and raises nothing."""
+        try:
+            inode = self.path.stat().st_ino
+        except FileNotFoundError:
+            return "its file was removed"
+        except OSError:
+            return ""
+        return "" if inode == self._inode else "its file was replaced"
 
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""

@@ -2,8 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Stored
-from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.file import IndexFile
 from recollect_server.storage.index.incoming import document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
@@ -27,19 +25,20 @@ from recollect_server.storage.index.words import Term
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import Line
 
-NAME = "conversations.db"
-DAMAGED = ".damaged"  # behind the name: a file that stands where a page of the index was found damaged, for the next start
-
 Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index:
+class Index(IndexFile):
     """The index of one space. Safe to call from any thread."""
 
-    def __init__(self, folder: Path) -> None:
-        """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database)."""
-        self._database = Database(folder / NAME)
+    def __init__(self, folder: Path, numbers_after: int = 0) -> None:
+        """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database).
+
+        The numbers of new conversations come behind `numbers_after`, and behind all that were used.
+        """
+        super().__init__(folder)
+        self._numbers_after = numbers_after
         self._closed = threading.Event()
         try:
             self._read_state()
@@ -52,19 +51,12 @@ class Index:
             self._lengths = Lengths(connection)
             self._seen = requests.all_seen(connection)
             last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'conversations'").get
-            self._numbers = itertools.count(int(last or 0) + 1)
+            self._numbers = itertools.count(max(int(last or 0), self._numbers_after) + 1)
             self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
 
-    @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
-        """The reader of this thread, for the modules of this package. Raises IndexUnavailable."""
-        try:
-            yield self._database.read()
-        except apsw.Error as error:
-            if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-                with suppress(OSError):
-                    self._database.path.with_name(NAME + DAMAGED).touch(0o600)
-            raise IndexUnavailable(f"the index cannot answer: {error}") from error
+    def last_number(self) -> int:
+        """No conversation has a higher number than this."""
+        return next(self._numbers)
 
     # What is known ------------------------------------------------------------------------------------------------------
 
@@ -202,6 +194,7 @@ class Index:
         called with the reason, from another thread, if they cannot be taken in. Returns the conversation's number and the cursor
         of its last update (0: none). Raises IndexUnavailable if nothing is taken in any more.
         """
+        self._check()
         own = next(self._numbers) if number is None else number
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:

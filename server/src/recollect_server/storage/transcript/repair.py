@@ -29,7 +29,7 @@ def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1) -> TornTail
     A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. Raises OSError.
     """
     size = path.stat().st_size
-    good, why = _good_end(path, offset, sequence, size)
+    good, why = whole_end(path, offset, sequence, size)
     if good == size and not why:
         return None
     handle = open_transcript(path, os.O_RDWR)
@@ -50,8 +50,8 @@ def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1) -> TornTail
     return TornTail(size - good, why)
 
 
-def _good_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str]:
-    """Where the whole batches end (one past the end of the file: its newline is missing), and why there."""
+def whole_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str]:
+    """Where the whole batches end (one past the end of the file: its newline is missing), and why there. Raises OSError."""
     good, why = offset, ""
     batch: list[Line] = []
     end = offset

@@ -11,11 +11,19 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+import structlog
+
 from recollect_server.storage.points import reach, reach_half_way
 from recollect_server.storage.transcript.files import COPY, open_transcript, sync_folder
 
+log = structlog.get_logger("recollect.writer")
+
 _MAX_OPEN = 256
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # nothing reached the disk that a later sync could be wrong about
+
+
+class TranscriptChanged(OSError):
+    """The file is not as this writer left it: something else wrote to it. Nothing was added."""
 
 
 class _File:
@@ -40,9 +48,43 @@ class TranscriptWriter:
         self._flags = os.O_DSYNC if sync else 0
         self._guard = threading.Lock()  # guards `_files`; no file is opened or written under it
         self._files: OrderedDict[Path, _File] = OrderedDict()
+        self._unclean: dict[Path, bool] = {}  # with bytes behind the good ones; True: given up
 
     def create(self, path: Path, line: bytes) -> None:
-        """Makes the file with its first line, durable with its name. Raises FileExistsError, OSError (and leaves no file)."""
+        """Makes the file with its first line, durable with its name. Tries twice; raises OSError, and leaves no file."""
+        try:
+            self._create(path, line)
+        except OSError as error:
+            self._make_room(path, error)
+            self._create(path, line)
+
+    def append(self, path: Path, lines: bytes, size: int) -> None:
+        """Adds whole lines behind the first `size` bytes, durable when it returns. Tries twice.
+
+        Raises TranscriptChanged if the file is not as it was left, else OSError: then nothing is added. What a failed write left
+        behind is cut off, if the disk allows it now, else before the next append. After an error that may be the sync's, the kernel
+        may have dropped the pages and would report the next sync as done: so the file is given up, its first `size` bytes are
+        copied to a new one that takes its name, and the second try writes there.
+        """
+        try:
+            self._append(path, lines, size)
+        except TranscriptChanged:
+            raise
+        except OSError as error:
+            self._make_room(path, error)
+            self._append(path, lines, size)
+
+    def forget(self, path: Path) -> None:
+        """Closes the file: it was renamed, removed or mended."""
+        with self._guard:
+            self._files.pop(path, None)
+
+    def close(self) -> None:
+        """Closes every file that no append uses."""
+        with self._guard:
+            self._files.clear()
+
+    def _create(self, path: Path, line: bytes) -> None:
         reach("create.begun")
         file = _File(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | self._flags)
         reach("create.file_made")
@@ -59,13 +101,9 @@ class TranscriptWriter:
             raise
         self._keep(path, file)
 
-    def append(self, path: Path, lines: bytes, size: int) -> None:
-        """Adds whole lines behind the first `size` bytes, durable when it returns.
-
-        What a failed write left behind is cut off before the error (OSError) is raised. After an error that may be the sync's, the
-        kernel may have dropped the pages and would report the next sync as done, so the file is given up: its first `size` bytes
-        are copied to a new one that takes its name.
-        """
+    def _append(self, path: Path, lines: bytes, size: int) -> None:
+        if (give_up := self._unclean.get(path)) is not None:
+            self._clean(path, size, give_up=give_up)
         file = self._open(path, size)
         reach("append.begun")
         reach_half_way("append.half_written", lines, lambda part: os.pwrite(file.handle, part, size))
@@ -74,21 +112,27 @@ class TranscriptWriter:
             reach("append.written")
         except OSError as error:
             self.forget(path)
-            if error.errno in _NO_ROOM or not self._sync:
-                os.ftruncate(file.handle, size)
-            else:
-                _replace_with_prefix(file.handle, path, size)
+            give_up = self._sync and error.errno not in _NO_ROOM
+            self._unclean[path] = give_up
+            self._clean(path, size, give_up=give_up)
             raise
 
-    def forget(self, path: Path) -> None:
-        """Closes the file: it was renamed, removed or mended."""
-        with self._guard:
-            self._files.pop(path, None)
+    def _clean(self, path: Path, size: int, *, give_up: bool) -> None:
+        """Cuts off what failed writes left behind the first `size` bytes. Raises OSError; then it must be done again."""
+        handle = open_transcript(path, os.O_RDWR)
+        try:
+            if give_up:
+                _replace_with_prefix(handle, path, size)
+            else:
+                os.ftruncate(handle, size)
+        finally:
+            os.close(handle)
+        self._unclean.pop(path, None)
 
-    def close(self) -> None:
-        """Closes every file. No append may be under way."""
-        with self._guard:
-            self._files.clear()
+    def _make_room(self, path: Path, error: OSError) -> None:
+        log.warning("transcript_write_tried_again", file=path.name, reason=error.strerror or str(error))
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            self.close()  # opened again as they are needed
 
     def _open(self, path: Path, size: int) -> _File:
         with self._guard:
@@ -106,7 +150,7 @@ class TranscriptWriter:
             raise
         if found.st_size != size or found.st_ino != file.inode:
             self.forget(path)
-            raise OSError(errno.EIO, f"{path.name} is not as this server left it: something else wrote to it")
+            raise TranscriptChanged(errno.EIO, f"{path.name} is not as this server left it: something else wrote to it")
         return file
 
     def _keep(self, path: Path, file: _File) -> None:

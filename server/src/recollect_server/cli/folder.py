@@ -1,0 +1,68 @@
+"""What the commands that work on a data folder share: the lock, the folder of the space, and how progress is shown."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+import structlog
+
+from recollect_server.app import CannotStart, FolderLock
+from recollect_server.services.backing_up import CannotCopy
+from recollect_server.settings import Settings
+from recollect_server.storage.transcript.files import TranscriptFolder
+
+
+def folder_of(settings: Settings) -> TranscriptFolder:
+    """The transcripts of the space. Ends the command if there are none."""
+    folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+    if not folder.root.is_dir():
+        raise click.ClickException(f"there is nothing in {folder.root}: name another folder with --data-dir")
+    return folder
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to standard error."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        lock = FolderLock(settings.data_dir)
+    except CannotStart as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Turns what the disk refuses into a sentence."""
+    try:
+        yield
+    except CannotCopy as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+
+
+def shown(what: str) -> Callable[[int, int], None]:
+    """Progress on standard error, once a second at the most."""
+    last = time.monotonic()
+
+    def show(done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            last = time.monotonic()
+            click.echo(f"{what}: {done} of {of} conversations", err=True)
+
+    return show
+
+
+def list_problems(problems: list[str]) -> None:
+    """Prints what is wrong, and ends the command with 1 if anything is."""
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        raise SystemExit(1)

@@ -1,0 +1,38 @@
+"""`recollect-server stats`: what lies in a data folder."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recollect_server.cli.folder import folder_of, said_plainly
+from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.storage.index.checking import state_of
+from recollect_server.storage.transcript.files import SUFFIX, TORN
+
+
+@click.command()
+@with_settings
+def stats(config: Path | None, **flags: Any) -> None:
+    """Print what is kept, whether a server runs or not.
+
+    Messages that a disk refused and the server holds in memory stand in its log alone: `messages_held`.
+    """
+    folder = folder_of(load_settings(config, flags))
+    with said_plainly():
+        index = state_of(folder.root)
+        sizes = dict(folder.sizes())
+        torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
+        deleting = len(folder.deleting())
+    behind = sum(index.progress.get(name) != size for name, size in sizes.items())
+    for name, value in {
+        "conversations": len(sizes),
+        "messages": index.messages,
+        "transcript_bytes": sum(sizes.values()),
+        "index": index.condition,
+        "index_bytes": index.size,
+        "not_indexed_yet": f"{behind} conversations",
+        "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
+        "deletes_to_finish": deleting,
+    }.items():
+        click.echo(f"{name}: {value}")

@@ -1,0 +1,148 @@
+"""A copy of a space's transcripts while the server writes them, and the way back.
+
+Each transcript is copied up to the end of a whole batch: everything that was acknowledged before the copy began is in it. The index
+is left out, for it is made anew from the transcripts. A backup has the shape of a data folder, so a server can run on it.
+`backup.json` is written last, so a backup without it is not complete.
+"""
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
+from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.repair import whole_end
+
+MANIFEST = "backup.json"
+RESTORING = ".restoring"  # behind a folder's name until all of it is there
+_CHUNK = 1 << 20
+
+Progress = Callable[[int, int], None]
+
+
+class CannotCopy(Exception):
+    """The text says why, and what to do."""
+
+
+@dataclass(slots=True)
+class Copied:
+    """What was copied, and what is wrong with it."""
+
+    conversations: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progress) -> Copied:
+    """Copies the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
+    if target.exists() and any(target.iterdir()):
+        raise CannotCopy(f"{target} is not empty: name a new folder")
+    folder = TranscriptFolder(target / space / "conversations")
+    folder.create()
+    done = Copied()
+    files: dict[str, list[int]] = {}
+    names = sorted(name for name, _ in source.sizes())
+    for number, name in enumerate(names):
+        progress(number, len(names))
+        try:
+            size = _copy(source.path(name), folder.path(name))
+        except FileNotFoundError:
+            continue  # it was deleted meanwhile
+        if size == 0:  # its first line is being written
+            folder.path(name).unlink()
+            continue
+        done.conversations += 1
+        done.bytes += size
+        files[name] = [size, _checksum(folder.path(name))]
+        done.problems += _damages(folder, name)
+    sync_folder(folder.root)
+    _write(target / MANIFEST, orjson.dumps({"space": space, "files": files}))
+    sync_folder(target)
+    return done
+
+
+def restore(source: Path, space: str, target: TranscriptFolder, progress: Progress) -> Copied:
+    """Copies a backup's transcripts to where nothing is yet, and compares each with what was backed up.
+
+    What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy, OSError.
+    """
+    try:
+        manifest = orjson.loads((source / MANIFEST).read_bytes())
+        origin = TranscriptFolder(source / manifest["space"] / "conversations")
+        files = {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in manifest["files"].items()}
+    except FileNotFoundError:
+        raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
+    if target.root.exists() and any(target.root.iterdir()):
+        raise CannotCopy(f"{target.root} is not empty: a backup is restored to where nothing is (space {space})")
+    coming = TranscriptFolder(target.root.with_name(target.root.name + RESTORING))
+    shutil.rmtree(coming.root, ignore_errors=True)
+    coming.create()
+    done = Copied()
+    for number, (name, (size, checksum)) in enumerate(sorted(files.items())):
+        progress(number, len(files))
+        try:
+            copied = _copy(origin.path(name), coming.path(name))
+        except FileNotFoundError:
+            done.problems.append(f"{name}: is missing in the backup")
+            continue
+        done.conversations += 1
+        done.bytes += copied
+        if (copied, _checksum(coming.path(name))) != (size, checksum):
+            done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
+            done.problems += _damages(coming, name)
+    sync_folder(coming.root)
+    if target.root.exists():
+        target.root.rmdir()
+    coming.root.rename(target.root)
+    sync_folder(target.root.parent)
+    return done
+
+
+def _copy(source: Path, target: Path) -> int:
+    """Copies a transcript up to the end of a whole batch, durable but for its name. Returns its size. Raises OSError."""
+    reading = open_transcript(source, os.O_RDONLY)
+    try:
+        writing = open_transcript(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            size, left = 0, os.fstat(reading).st_size
+            while left and (part := os.read(reading, min(left, _CHUNK))):
+                left -= len(part)
+                while part:
+                    count = os.write(writing, part)
+                    size, part = size + count, part[count:]
+            # The copy itself is looked at: of the file that is being written, the next look could show something else.
+            size = min(size, whole_end(target, 0, 1, size)[0])
+            os.ftruncate(writing, size)
+            os.fsync(writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+    return size
+
+
+def _damages(folder: TranscriptFolder, name: str) -> list[str]:
+    return [f"{name}: line {line.sequence} is damaged: {line.damage}" for line in scan(folder.path(name)) if line.entry is None]
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while part := file.read(_CHUNK):
+            value = zlib.crc32(part, value)
+    return value
+
+
+def _write(path: Path, data: bytes) -> None:
+    handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(handle)

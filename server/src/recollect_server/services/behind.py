@@ -1,0 +1,68 @@
+"""What the index did not take in: which conversations it is behind in, and the requests whose lines it does not know."""
+
+import threading
+
+import structlog
+
+from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.transcript.reader import Line
+
+log = structlog.get_logger("recollect.index")
+
+
+class Behind:
+    """The conversations that have lines in their transcripts which the index has not. Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards everything below
+        self._requests: dict[str, KnownRequest] = {}
+        self._conversations: dict[str, None] = {}
+        self.reason = ""
+        """Why the index is behind, or nothing."""
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """A request whose lines the index does not have."""
+        return self._requests.get(request_id)
+
+    def conversations(self) -> list[str]:
+        """Those the index is behind in."""
+        with self._guard:
+            return list(self._conversations)
+
+    def add(self, conversation_id: str, lines: list[Line], reason: str) -> None:
+        """The index did not take in these lines. Logged when it is the first to be behind."""
+        entry = lines[0].entry
+        assert entry is not None
+        with self._guard:
+            first = not self._conversations
+            self._conversations[conversation_id] = None
+            self.reason = reason or self.reason
+            if request_id := entry.stamp.request_id:
+                self._requests[request_id] = KnownRequest(
+                    request_id, entry.stamp.request_hash, conversation_id, lines[0].sequence, lines[-1].sequence
+                )
+        if first:
+            log.error("index_behind", conversation=conversation_id, reason=reason)
+
+    def note(self, conversation_id: str, reason: str) -> None:
+        """The index could not be brought up to a conversation."""
+        with self._guard:
+            first = not self._conversations
+            self._conversations[conversation_id] = None
+            self.reason = reason
+        if first:
+            log.error("index_behind", conversation=conversation_id, reason=reason)
+
+    def caught_up(self, conversation_id: str) -> None:
+        """The index has all of a conversation, or the conversation is gone."""
+        with self._guard:
+            if conversation_id not in self._conversations:
+                return
+            del self._conversations[conversation_id]
+            for request_id in [r.request_id for r in self._requests.values() if r.conversation_id == conversation_id]:
+                del self._requests[request_id]
+            last = not self._conversations
+            if last:
+                self.reason = ""
+        if last:
+            log.warning("index_caught_up")

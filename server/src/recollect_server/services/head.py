@@ -1,0 +1,39 @@
+"""The end of a conversation: what must be known to write its next line."""
+
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.message import Message, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a conversation ends, and what is known of it there."""
+
+    conversation: Conversation
+    size: int
+    """Bytes of the transcript."""
+    lines: int
+    number: int | None
+    """Its number in the index; None if the index does not have it."""
+    indexed: bool
+    """Whether the index has all of its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The caller's request id with the hash of its payload."""
+
+    id: str
+    hash: str
+
+
+def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
+    """The messages with their sequence, turn number and time. A user message opens a turn; so does a first message."""
+    done: list[Message] = []
+    turn = head.conversation.turn_count
+    for sequence, message in enumerate(messages, start=head.lines + 1):
+        if message.role is Role.USER or turn == 0:
+            turn += 1
+        done.append(replace(message, sequence=sequence, turn_number=turn, timestamp=message.timestamp or now))
+    return done

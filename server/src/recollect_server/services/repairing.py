@@ -1,0 +1,84 @@
+"""Mends the index of a space that is open: what fell behind is caught up, and an index that is lost is made anew.
+
+Until that is done the service answers from the transcripts what it can, and searches say that they are degraded.
+"""
+
+from collections.abc import Callable
+
+import apsw
+import structlog
+
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.services.catching_up import catch_up
+from recollect_server.services.deletion import finish_delete
+from recollect_server.services.space import Space
+from recollect_server.storage.index.file import remove_files
+from recollect_server.storage.index.index import Index
+
+log = structlog.get_logger("recollect.index")
+
+
+def repair(space: Space, stopping: Callable[[], bool]) -> bool:
+    """Looks at the index and mends what can be mended now. False if something is left to do. Raises nothing."""
+    try:
+        if (reason := space.index.lost()) and not _renew(space, reason, stopping):
+            return False
+        for conversation_id in space.behind.conversations():
+            if stopping():
+                return False
+            with space.locks.hold(conversation_id):
+                # One whose transcript refuses to be written is caught up when it is written to.
+                if not space.holding.of(conversation_id) and not _caught_up(space, conversation_id):
+                    return False
+    except (IndexUnavailable, StorageUnavailable, OSError, apsw.Error) as error:
+        log.warning("index_not_repaired", reason=str(error))
+        return False
+    return not space.behind.conversations()
+
+
+def _caught_up(space: Space, conversation_id: str) -> bool:
+    """Brings the index up to one conversation. False if it refuses still. Hold the conversation's lock."""
+    try:
+        done = space.head(conversation_id).indexed
+    except ConversationNotFound:
+        done = True
+    if done:
+        space.behind.caught_up(conversation_id)
+    return done
+
+
+def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
+    """Makes the index anew beside the calls that go on. False if the server stops meanwhile: the next start makes it."""
+    old = space.index
+    if old.give_up(reason):
+        log.error("index_lost", reason=reason)
+    remove_files(space.folder.root)
+    # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
+    new = Index(space.folder.root, numbers_after=old.last_number())
+    try:
+        for conversation_id, _ in space.folder.sizes():
+            if stopping():
+                new.want_rebuild("the server stopped while it was made")
+                new.close()
+                return False
+            with space.locks.hold(conversation_id):
+                _bring_up(space, new, conversation_id)
+        space.change_index(new)
+    except BaseException:
+        new.close()
+        raise
+    log.warning("index_made_anew", conversations=len(new.progress()))
+    for conversation_id in space.folder.deleting():  # their deletes found no index
+        with space.locks.hold(conversation_id):
+            finish_delete(space.folder, new, conversation_id, space.clock())
+    return True
+
+
+def _bring_up(space: Space, new: Index, conversation_id: str) -> None:
+    if space.holding.of(conversation_id):  # the end of its file may be nothing: it is caught up when it is written to
+        space.behind.note(conversation_id, "its transcript refuses to be written")
+        return
+    try:
+        catch_up(space.folder, new, conversation_id, None, time=space.clock(), log_updates=False, wait=False)
+    except (ConversationNotFound, StorageUnavailable) as error:
+        log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))

@@ -1,0 +1,155 @@
+"""Compares the transcripts and the index, line by line and word by word. Changes nothing."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+
+import apsw
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.message import Message
+from recollect_server.services.catching_up import folded
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.repair import whole_end
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, and what is wrong."""
+
+    conversations: int = 0
+    messages: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Read:
+    """A transcript that was read to its end."""
+
+    conversation: Conversation | None = None
+    size: int = 0
+    lines: int = 0
+    messages: list[tuple[Message, int, int]] = field(default_factory=list)
+    """With offset and length."""
+    requests: dict[str, str] = field(default_factory=dict)
+
+
+def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
+    """Looks at everything. Nobody may have the folder open. Raises OSError."""
+    done = Verified()
+    done.problems += [f"{name}: its delete has begun and not ended: the next start ends it" for name in folder.deleting()]
+    index = _open(folder, done)
+    try:
+        _verify(folder, Contents(index) if index else None, index, done, progress)
+    except IndexUnavailable as error:
+        done.problems.append(f"index: {error}")
+    finally:
+        if index:
+            index.close()
+    return done
+
+
+def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
+    if not (folder.root / NAME).exists():
+        done.problems.append("index: there is none: the next start makes it")
+        return None
+    try:
+        index = Index(folder.root)
+    except (apsw.Error, ValueError, IndexUnavailable) as error:
+        done.problems.append(f"index: cannot be used: {error}")
+        return None
+    try:
+        found = [problem] if (problem := index.problem()) else Contents(index).problems()
+    except IndexUnavailable as error:
+        found = [str(error)]
+    if not found:
+        return index
+    done.problems += [f"index: {problem}" for problem in found]
+    index.close()
+    return None
+
+
+def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
+    known = set(index.progress()) if index else set()
+    names = sorted(folder.sizes())
+    for number, (name, size) in enumerate(names):
+        progress(number, len(names))
+        done.conversations += 1
+        read = _Read()
+        wrong = [*_transcript(folder, name, size, read)]
+        done.messages += len(read.messages)
+        if index and contents:
+            known.discard(name)
+            stored = index.find(name)
+            wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+        done.problems += [f"{name}: {problem}" for problem in wrong]
+    done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
+    if contents:
+        if (more := contents.count() - done.messages) > 0:
+            done.problems.append(f"index: {more} messages are indexed and in no transcript")
+        if left := contents.left():
+            done.problems.append(f"index: it has words of {left} messages that are in no transcript")
+
+
+def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
+    """Reads a transcript, and says what is wrong with it by itself."""
+    path = folder.path(name)
+    good, why = whole_end(path, 0, 1, size)
+    if good < size:
+        yield f"the last {size - good} bytes are torn: {why}"
+    elif good > size:
+        yield "the last line has no newline"
+    turn = 0
+    batch: tuple[int, int] | None = None  # of the line before; None where it cannot be told
+    for line in scan(path):
+        if line.offset >= good:
+            break
+        read.lines, read.size = line.sequence, line.end
+        read.conversation = folded(read.conversation, line, name)
+        if line.entry is None:
+            yield f"line {line.sequence} is damaged: {line.damage}"
+            batch = None
+            continue
+        stamp, content = line.entry.stamp, line.entry.content
+        expected = batch and ((1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1]))
+        if expected and stamp.batch != expected:
+            yield f"line {line.sequence} is {stamp.batch[0]} of {stamp.batch[1]} of a batch, and {expected[0]} should be here"
+        batch = stamp.batch
+        if stamp.request_id:
+            read.requests.setdefault(stamp.request_id, stamp.request_hash)
+        if isinstance(content, Message):
+            read.messages.append((content, line.offset, line.length))
+            if content.turn_number not in (turn, turn + 1):
+                yield f"line {line.sequence} is of turn {content.turn_number} and follows turn {turn}"
+            turn = content.turn_number
+    if read.conversation is None:
+        yield "no line can be read"
+
+
+def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
+    """What the index has otherwise than the transcript says."""
+    if (stored.bytes, stored.lines) != (read.size, read.lines):
+        yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {read.size} bytes and {read.lines} lines"
+    for part in fields(Conversation):
+        if read.conversation and getattr(stored.conversation, part.name) != getattr(read.conversation, part.name):
+            yield f"the index has another {part.name} than the transcript"
+    rows = contents.rows(stored.number)
+    for message, offset, length in read.messages:
+        expected = contents.row_of(stored.number, message, offset, length)
+        row = rows.pop(expected[0], None)
+        if row != expected:
+            yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
+        if contents.take_words(expected[0]) != contents.words_of(message):
+            yield f"line {message.sequence}: the index has other words"
+    if rows:
+        yield f"the index has {len(rows)} messages that the transcript has not"
+    requests = contents.requests(stored.conversation.id)
+    if lost := [name for name, value in read.requests.items() if requests.get(name) != value]:
+        yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"

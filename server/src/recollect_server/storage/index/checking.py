@@ -1,0 +1,109 @@
+"""Reads the whole index, to be compared with the transcripts."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.message import Message
+from recollect_server.storage.index.file import DAMAGED, NAME
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.turns import id_range, message_id, searchable_text
+from recollect_server.storage.index.words import tokens
+
+Row = tuple[int, int, int, int, int, int]
+"""A message as it stands in the index: id, turn, time, offset, length, tokens."""
+
+
+class Contents:
+    """All that an index holds. Raises IndexUnavailable."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._words: dict[int, int] | None = None
+
+    def problems(self) -> list[str]:
+        """What SQLite finds wrong with its own pages and trees, and FTS5 with its segments."""
+        with self._index.reading() as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+        return [] if found == ["ok"] else found
+
+    def rows(self, number: int) -> dict[int, Row]:
+        """The messages of a conversation by id."""
+        with self._index.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, turn_number, time, offset, length, tokens FROM messages WHERE id BETWEEN ? AND ?", id_range(number)
+            )
+            return {row[0]: row for row in rows}
+
+    def requests(self, conversation_id: str) -> dict[str, str]:
+        """The requests that a conversation's lines carried: hash by id."""
+        with self._index.reading() as connection:
+            query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
+            return {str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))}
+
+    def count(self) -> int:
+        """How many messages there are, whatever conversation they are of."""
+        with self._index.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM messages").get)
+
+    def row_of(self, number: int, message: Message, offset: int, length: int) -> Row:
+        """The row that a message must have."""
+        identity = message_id(number, message.sequence)
+        return identity, message.turn_number, message.timestamp, offset, length, message_tokens(message)
+
+    def take_words(self, identity: int) -> int:
+        """A digest of the words that the index has for a message: each counts with its place, in any order. Once for each."""
+        if self._words is None:
+            digests: defaultdict[int, int] = defaultdict(int)
+            with self._index.reading() as connection:
+                for term, document, place in connection.execute("SELECT term, doc, offset FROM turns_occurrences"):
+                    digests[document] += hash((term, place))
+            self._words = dict(digests)
+        return self._words.pop(identity, 0)
+
+    def words_of(self, message: Message) -> int:
+        """The digest that a message must have."""
+        with self._index.reading() as connection:
+            found = tokens(connection, searchable_text(message).encode())
+        return sum(hash((stem, place)) for place, (_, _, stem) in enumerate(found))
+
+    def left(self) -> int:
+        """How many messages have words in the index and were not asked for."""
+        return len(self._words or ())
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What an index file says of itself."""
+
+    condition: str
+    """`whole`, or what is wrong with it."""
+    progress: dict[str, int]
+    """Bytes of each transcript that are indexed."""
+    messages: int = 0
+    size: int = 0
+
+
+def state_of(folder: Path) -> State:
+    """Looks at the index in a folder without taking it from a server that runs."""
+    path = folder / NAME
+    if not path.exists():
+        return State("missing: the next start makes it anew", {})
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            rows = connection.execute("SELECT c.id, p.bytes FROM conversations c JOIN progress p USING (number)")
+            progress = {str(row[0]): int(row[1]) for row in rows}
+            messages = int(connection.execute("SELECT count(*) FROM messages").get)
+            wanted = connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return State(f"unusable ({error}): the next start makes it anew", {})
+    if wanted or path.with_name(NAME + DAMAGED).exists():
+        return State(f"to be made anew at the next start: {wanted or 'a page of it is damaged'}", progress, messages)
+    return State("whole", progress, messages, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")))

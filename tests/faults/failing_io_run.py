@@ -1,0 +1,136 @@
+"""Runs one small life of a space again and again, each time with another system call that fails. Preloads `failing_io`.
+
+Called with the library, a folder for the lives, and what fails. A life is a forked process over a folder of its own; it leaves a
+journal of what was acknowledged and what was refused, and how it ended. Prints how many lives there were.
+"""
+
+import ctypes
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+import apsw  # noqa: F401 - imported before the lives are forked
+import orjson
+import structlog
+from recollect_server.domain.conversation import Party
+from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import system_clock
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.recovery import recover, unheard
+from recollect_server.services.space import Space
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.writer import TranscriptWriter
+
+
+class Life:
+    """What a caller does, and what it was told."""
+
+    def __init__(self, folder: TranscriptFolder, journal: TextIO) -> None:
+        self.journal = journal
+        self.index = recover(folder, system_clock, unheard).index
+        self.writer = TranscriptWriter(sync=True)
+        self.space = Space(folder, self.writer, self.index, system_clock)
+        self.conversations = Conversations(self.space)
+
+    def do(self, what: str, call: Callable[[], object], **about: object) -> object:
+        """Calls, and repeats once what was refused."""
+        answer, told = None, ""
+        for _ in range(2):
+            try:
+                answer, told = call(), "done"
+                break
+            except RecollectError as error:
+                told = type(error).__name__
+        identity = getattr(answer, "id", None) or about.pop("id", None)
+        self.journal.write(orjson.dumps({"what": what, "told": told, "id": identity, **about}).decode() + "\n")
+        self.journal.flush()
+        return answer
+
+    def create(self, name: str) -> str | None:
+        made = self.do("create", lambda: self._create(name), request=name)
+        return getattr(made, "id", None)
+
+    def _create(self, name: str) -> object:
+        return self.conversations.create(channel="web", participants=(), party=Party(), model="", create_time=None, request_id=name)
+
+    def append(self, conversation_id: str, request: str, count: int) -> None:
+        texts = [f"{request} {number} zebra" for number in range(count)]
+        messages = [Message(Role.USER, text) for text in texts]
+
+        def call() -> object:
+            return self.conversations.append(conversation_id, messages, request_id=request, expected_turn=None, draft_id="")
+
+        self.do("append", call, id=conversation_id, request=request, texts=texts)
+
+    def live(self) -> None:
+        one, two, gone = self.create("one"), self.create("two"), self.create("gone")
+        for turn in range(3):
+            for name, conversation_id in (("one", one), ("two", two), ("gone", gone)):
+                if conversation_id:
+                    self.append(conversation_id, f"{name}-{turn}", 1 + turn)
+        if one:
+            self.do("rename", lambda: self.conversations.rename(one, "Named", "rename"), id=one, request="rename")
+            self.do("get", lambda: self.conversations.get(one), id=one)
+        if gone:
+            self.do("delete", lambda: self.conversations.delete(gone, 0, "delete"), id=gone, request="delete")
+        if two:
+            self.append(two, "two-last", 2)
+
+    def end(self) -> None:
+        self.space.write_held()
+        self.writer.close()
+        self.index.close()
+
+
+def run(folder: Path, arm: Callable[[], None]) -> str:
+    """One life. Says how it ended."""
+    with (folder / "journal").open("w") as journal:
+        arm()
+        try:
+            life = Life(TranscriptFolder(folder / "data"), journal)
+        except (RecollectError, OSError) as error:
+            return f"did not start: {error}"
+        try:
+            life.live()
+        finally:
+            life.end()
+    return "ended"
+
+
+def main() -> None:
+    library, root, path, errno, manner, for_ever, writes_only, step = sys.argv[1:]
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    failing = ctypes.CDLL(library)
+    lives = 0
+    while True:
+        at = 1 + lives * int(step)
+        folder = Path(root) / f"{lives:04d}"
+        folder.mkdir()
+        child = os.fork()
+        if child == 0:
+            code = 2
+            try:
+                said = run(
+                    folder,
+                    lambda at=at: failing.fail_from(  # type: ignore[misc]
+                        path.encode(), at, int(for_ever), int(errno), int(manner), int(writes_only)
+                    ),
+                )
+                code = 1 if failing.has_failed() else 0
+            except BaseException:  # noqa: BLE001 - whatever it is, it is what the test looks for
+                said = traceback.format_exc()
+            failing.fail_from(b"", 0, 0, 0, 0, 0)
+            (folder / "ended").write_text(said)
+            os._exit(code)
+        lives += 1
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            break
+    print(lives)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

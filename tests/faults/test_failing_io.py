@@ -1,0 +1,133 @@
+"""Every system call of a space's life fails once, and once for ever after: nothing acknowledged is lost, nothing is stored twice.
+
+The loop is SQLite's own: n = 1, 2, 3 … until nothing failed any more.
+"""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import structlog
+from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import system_clock
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.recovery import recover, unheard
+from recollect_server.services.space import Space
+from recollect_server.services.verification import verify
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.writer import TranscriptWriter
+
+EARLY, LATE, SHORT = range(3)
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler: cc")
+    path = tmp_path_factory.mktemp("library") / "failing_io.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(HERE / "failing_io.c"), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    yield
+    structlog.reset_defaults()
+
+
+def lives(
+    library: Path, root: Path, path: str, error: int, manner: int, for_ever: bool, writes_only: bool, step: int
+) -> list[Path]:
+    """Runs the lives; their folders."""
+    values = [str(library), str(root), path, str(error), str(manner), str(int(for_ever)), str(int(writes_only)), str(step)]
+    command = [sys.executable, str(HERE / "failing_io_run.py"), *values]
+    done = subprocess.run(command, env=os.environ | {"LD_PRELOAD": str(library)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = sorted(root.iterdir())
+    assert len(found) == int(done.stdout) > 1
+    return found
+
+
+def stored(folder: TranscriptFolder, conversation_id: str) -> list[str]:
+    """The contents of a transcript, of which every line must be good."""
+    lines = list(scan(folder.path(conversation_id)))
+    assert all(line.entry is not None for line in lines)
+    return [line.entry.content.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+
+
+def check(life: Path) -> None:
+    """A fresh start on what a life left."""
+    said = (life / "ended").read_text()
+    assert said == "ended" or said.startswith("did not start: "), said
+    told = [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]
+    folder = TranscriptFolder(life / "data")
+    index = recover(folder, system_clock, unheard).index
+    writer = TranscriptWriter(sync=True)
+    conversations = Conversations(Space(folder, writer, index, system_clock))
+    deleted = {it["id"]: it["told"] for it in told if it["what"] == "delete"}
+    try:
+        for conversation_id in {it["id"] for it in told if it["what"] == "create" and it["told"] == "done"}:
+            appends = [it for it in told if it["what"] == "append" and it["id"] == conversation_id]
+            if conversation_id in deleted:
+                gone = not folder.path(conversation_id).exists()
+                assert gone or deleted[conversation_id] != "done"
+                if gone:
+                    with pytest.raises(ConversationNotFound):
+                        conversations.get(conversation_id)
+                    continue
+            kept = stored(folder, conversation_id)
+            present = [it for it in appends if it["texts"][0] in kept]
+            assert kept == [text for it in present for text in it["texts"]]  # once, whole, in order
+            assert [it for it in appends if it["told"] == "done" and it not in present] == []
+            for it in appends:
+                messages = [Message(Role.USER, text) for text in it["texts"]]
+                answer = conversations.append(conversation_id, messages, request_id=it["request"], expected_turn=None, draft_id="")
+                assert answer.duplicate == (it in present)
+            assert sorted(stored(folder, conversation_id)) == sorted(text for it in appends for text in it["texts"])
+            named = any(it["told"] == "done" for it in told if it["what"] == "rename" and it["id"] == conversation_id)
+            assert not named or conversations.get(conversation_id).title == "Named"
+    finally:
+        writer.close()
+        index.close()
+    assert verify(folder, unheard).problems == []
+
+
+CASES = {
+    "transcripts, EIO": (".jsonl", errno.EIO, EARLY, False, False, 1),
+    "transcripts, EIO for ever": (".jsonl", errno.EIO, EARLY, True, False, 1),
+    "transcripts, a sync that fails": (".jsonl", errno.EIO, LATE, False, False, 1),
+    "transcripts, syncs that fail for ever": (".jsonl", errno.EIO, LATE, True, False, 1),
+    "transcripts, no room": (".jsonl", errno.ENOSPC, EARLY, False, True, 1),
+    "transcripts, no room for ever": (".jsonl", errno.ENOSPC, EARLY, True, True, 1),
+    "transcripts, no more quota for ever": (".jsonl", errno.EDQUOT, EARLY, True, True, 1),
+    "transcripts, interrupted": (".jsonl", errno.EINTR, EARLY, False, False, 1),
+    "transcripts, short writes": (".jsonl", 0, SHORT, True, True, 1),
+    "index, EIO": ("conversations.db", errno.EIO, EARLY, False, False, 1),
+    "index, EIO for ever": ("conversations.db", errno.EIO, EARLY, True, False, 2),
+    "index, a sync that fails": ("conversations.db", errno.EIO, LATE, False, False, 2),
+    "index, no room": ("conversations.db", errno.ENOSPC, EARLY, False, True, 2),
+    "index, no room for ever": ("conversations.db", errno.ENOSPC, EARLY, True, True, 2),
+    "index, short writes": ("conversations.db", 0, SHORT, False, True, 2),
+    "the whole folder, no room for ever": ("/data", errno.ENOSPC, EARLY, True, False, 3),
+    "the whole folder, EIO for ever": ("/data", errno.EIO, EARLY, True, False, 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
+    library: Path, tmp_path: Path, case: str
+) -> None:
+    for life in lives(library, tmp_path, *CASES[case]):
+        check(life)

@@ -1,0 +1,229 @@
+"""The index goes wrong under a running server: no append fails, searches say so, and it is mended from the transcripts."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+import structlog
+from recollect_server.storage.index import migrations
+from recollect_server.storage.index.database import Database
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service, answers, at_once, code_of, transcript, user
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+QUERIES = ["zebra", "giraffe", "nothing"]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits for a condition."""
+    end = time.monotonic() + 15
+    pause = threading.Event()
+    while not true():
+        assert time.monotonic() < end, "it never came true"
+        pause.wait(0.02)
+
+
+def whole_again(service: Service) -> bool:
+    return not service.search("zebra").degraded
+
+
+def remove(folder: Path) -> None:
+    for path in folder.glob("conversations.db*"):
+        path.unlink()
+
+
+def remove_only_the_file(folder: Path) -> None:
+    (folder / "conversations.db").unlink()
+
+
+def replace_with_garbage(folder: Path) -> None:
+    (folder / "garbage").write_bytes(b"garbage " * 4000)
+    (folder / "garbage").rename(folder / "conversations.db")
+
+
+def replace_with_another(folder: Path) -> None:
+    path = folder / "another.db"
+    with apsw.Connection(str(path)) as connection:
+        migrations.migrate(connection)
+        connection.execute("INSERT INTO progress VALUES(1, 7, 7)")
+    connection.close()
+    path.rename(folder / "conversations.db")
+
+
+@pytest.mark.parametrize(
+    "lose", [remove, remove_only_the_file, replace_with_garbage, replace_with_another], ids=lambda it: it.__name__
+)
+def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serves(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, lose: Callable[[Path], None]
+) -> None:
+    ids = [service.told("zebra one", "giraffe two") for _ in range(5)]
+    service.rename(ids[0], "Named")
+    before = answers(service, QUERIES)
+    file = server.folder / "conversations.db"
+    inode = file.stat().st_ino
+    lose(server.folder)
+    until(lambda: file.exists() and file.stat().st_ino != inode and whole_again(service) and answers(service, QUERIES) == before)
+    service.append(ids[1], user("zebra three"), request_id="r1")
+    before = answers(service, QUERIES)
+    server.stop()
+    again = start_server()
+    assert again.app.recovered.messages == 0
+    assert answers(connect(again), QUERIES) == before
+    assert connect(again).append(ids[1], user("zebra three"), request_id="r1").duplicate
+
+
+def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_after(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    ids = [service.told("one") for _ in range(8)]
+    stop = threading.Event()
+    counts = [1] * 8
+
+    def write(number: int) -> str:
+        if number == 8:
+            try:
+                for _ in range(2):
+                    remove(server.folder)
+                    until(lambda: (server.folder / "conversations.db").exists() and whole_again(service))
+            finally:
+                stop.set()
+            return "OK"
+        for turn in itertools.count(1):
+            if stop.is_set():
+                return "OK"
+            code = code_of(lambda turn=turn: service.append(ids[number], user(f"zebra {turn}"), request_id=f"{number}-{turn}"))  # type: ignore[misc]
+            if code != "OK":
+                return code
+            counts[number] += 1
+            assert service.load(ids[number], max_turns=1).messages[-1].content == f"zebra {turn}"
+        return "never"
+
+    assert at_once(9, write) == ["OK"] * 9
+    until(lambda: whole_again(service))
+    assert [service.get(name).message_count for name in ids] == counts
+    before = answers(service, QUERIES)
+    server.stop()
+    assert answers(connect(start_server()), QUERIES) == before
+
+
+def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches_up(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [service.told("giraffe") for _ in range(3)]
+    refusing = threading.Event()
+    refusing.set()
+    real = Database._take_in
+
+    def take_in(database: Database, documents: list[object]) -> None:
+        if not refusing.is_set():
+            return real(database, documents)  # type: ignore[arg-type]
+        for document in documents:
+            document.failed("database or disk is full")  # type: ignore[attr-defined]
+        return None
+
+    monkeypatch.setattr(Database, "_take_in", take_in)
+    with structlog.testing.capture_logs() as logs:
+        for turn in range(4):
+            for name in ids:
+                assert service.append(name, user(f"zebra {turn}"), request_id=f"{name}-{turn}").turn_number == turn + 2
+        assert service.append(ids[0], user("zebra 3"), request_id=f"{ids[0]}-3").duplicate
+        answer = service.search("zebra")
+        assert {leg.leg for leg in answer.degraded} == {"keyword_messages", "keyword_conversations"}
+        assert "3 conversations are not indexed yet" in answer.degraded[0].reason
+        assert [m.content for m in service.load(ids[1]).messages] == ["giraffe", *(f"zebra {turn}" for turn in range(4))]
+        refusing.clear()
+        until(lambda: whole_again(service))
+    assert [entry["event"] for entry in logs].count("index_behind") == 1
+    assert [entry["event"] for entry in logs].count("index_caught_up") == 1
+    assert set(service.found("zebra")) == set(ids)
+
+
+def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    ids = [service.told(*(f"zebra {number} {turn}" for turn in range(8))) for number in range(20)]
+    before = answers(service, QUERIES)
+    server.stop()
+    path = server.folder / "conversations.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 4096 * 3] + b"\x5a" * (len(whole) - 4096 * 3))
+    again = start_server()
+    service = connect(again)
+
+    def append(name: str, turn: int) -> str:
+        return code_of(lambda: service.append(name, user(f"new {turn}"), request_id=f"{name}{turn}"))
+
+    assert {append(name, turn) for turn in range(2) for name in ids} <= {"OK", "UNAVAILABLE"}
+    until(lambda: whole_again(service) and code_of(lambda: service.listed()) == "OK")
+    for turn in range(2):
+        for name in ids:
+            service.append(name, user(f"new {turn}"), request_id=f"{name}{turn}")
+    assert [service.get(name).message_count for name in ids] == [10] * 20
+    assert service.search("zebra").total_matches == 20
+    assert len(before) > 20
+
+
+def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(service: Service, server: RunningServer) -> None:
+    conversation_id = service.told("giraffe", "zebra", "lion")
+    path = transcript(server, conversation_id)
+    kept = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
+    path.write_bytes(kept)
+    assert {code_of(lambda: service.append(conversation_id, user("tiger"))) for _ in range(2)} <= {"OK", "UNAVAILABLE"}
+    until(lambda: whole_again(service) and service.found("zebra") == [])
+    assert service.found("giraffe") == [conversation_id]
+
+
+def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(service: Service, server: RunningServer) -> None:
+    gone, other = service.told("zebra one"), service.told("zebra two")
+    remove(server.folder)
+    code_of(lambda: service.delete(gone))
+    until(lambda: whole_again(service) and not list(server.folder.glob("*.deleting")))
+    assert service.found("zebra") == [other]
+    assert not transcript(server, gone).exists()
+
+
+def test_an_index_of_an_older_version_is_migrated_and_every_answer_stays(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step that a later version may have: a table more, filled from those that are there."""
+    service.told("zebra one", "giraffe two")
+    before = answers(service, QUERIES)
+    server.stop()
+
+    def next_step(connection: apsw.Connection) -> None:
+        connection.execute("CREATE TABLE channels(channel TEXT PRIMARY KEY, conversations INTEGER NOT NULL)")
+        connection.execute("INSERT INTO channels SELECT channel, count(*) FROM conversations GROUP BY channel")
+
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, next_step))
+    again = start_server()
+    assert not again.app.recovered.rebuilt
+    assert answers(connect(again), QUERIES) == before
+    with apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as connection:
+        assert connection.execute("SELECT * FROM channels").fetchall() == [("web", 1)]
+        assert connection.pragma("user_version") == len(migrations.MIGRATIONS)
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_version_whole_and_the_index_is_made_anew(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.told("zebra one", "giraffe two")
+    before = answers(service, QUERIES)
+    server.stop()
+    failing = iter([True])
+
+    def next_step(connection: apsw.Connection) -> None:
+        connection.execute("CREATE TABLE more(number)")
+        if next(failing, False):
+            connection.execute("SELECT * FROM a_table_that_is_not_there")
+
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, next_step))
+    again = start_server()
+    assert again.app.recovered.rebuilt
+    assert answers(connect(again), QUERIES) == before
