@@ -54,7 +54,7 @@ class Life:
             case "create":
                 return service.create(
                     channel="web", participants=(), party=Party(), model="", create_time=None, request_id=call.request_id
-                )
+                )[0]
             case "append":
                 roles = [Role.USER] + [Role.ASSISTANT] * (len(call.texts) - 1)
                 messages = [Message(role, text) for role, text in zip(roles, call.texts, strict=True)]

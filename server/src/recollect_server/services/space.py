@@ -196,7 +196,10 @@ class Space:
         """
         if held := self.holding.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        return self.behind.request(request_id) or self.index.request(request_id)
+        if known := self.behind.request(request_id):
+            return known
+        # Looking into the index waits for what is on its way there. If that was refused now, it is behind from now on.
+        return self.index.request(request_id) or self.behind.request(request_id)
 
     def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
         """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""
