@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.server import CannotListen
 
+_STOPS = {signal.SIGINT, signal.SIGTERM}
+
 
 @click.command()
 @with_settings
@@ -21,9 +22,9 @@ def serve(config: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
     set_up_logs(settings)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    # Blocked here and in every thread started later, and waited for below. A handler that sets an event would wait for ever if it
+    # came while this thread held the event's lock.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         running = app.start(settings, progress=_show_progress)
     except (app.CannotStart, CannotListen, RecollectError) as error:
@@ -35,7 +36,7 @@ def serve(config: Path | None, **flags: Any) -> None:
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C."
     )
     sys.stdout.flush()
-    stopping.wait()
+    signal.sigwait(_STOPS)
     running.stop()
 
 
