@@ -1,5 +1,6 @@
 """Callers that keep a server busy until it is killed, and the server process that is."""
 
+import os
 import random
 import signal
 import subprocess
@@ -43,7 +44,7 @@ class Process:
 def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0") -> Iterator[Process]:
     """A server over the folder that listens, or is dead already."""
     command = [sys.executable, "-m", "recollect_server", "serve", "--listen", listen, "--data-dir", str(data_dir)]
-    environment = {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
+    environment = os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as popen:
         try:
             assert popen.stdout is not None

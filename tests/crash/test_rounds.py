@@ -11,5 +11,5 @@ def test_a_server_that_is_killed_30_times_under_load_loses_nothing_and_doubles_n
     figures = run_rounds(tmp_path, ROUNDS, seed=1)
     assert (figures.lost, figures.duplicated, figures.wrong) == ([], [], [])
     assert figures.rounds == ROUNDS
-    assert figures.acknowledged > 10 * ROUNDS
+    assert figures.acknowledged > ROUNDS
     assert figures.unanswered > 0

@@ -175,8 +175,8 @@ def test_any_story_ends_as_the_model_says(tmp_path: Path) -> None:
     run_state_machine_as_test(
         lambda: Story(tmp_path),  # type: ignore[arg-type]  # Hypothesis takes what makes a machine too
         settings=settings(
-            max_examples=12,
-            stateful_step_count=30,
+            max_examples=10,
+            stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             phases=(Phase.generate,),  # a story takes seconds: shrinking one would take longer than reading it

@@ -1,7 +1,5 @@
 """`recollect-server serve`: runs the service until Ctrl-C or SIGTERM."""
 
-import gc
-import os
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +13,8 @@ from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.server import CannotListen
 
+_STOPS = {signal.SIGINT, signal.SIGTERM}
+
 
 @click.command()
 @with_settings
@@ -22,15 +22,13 @@ def serve(config: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
     set_up_logs(settings)
-    # A pipe, not an event: a handler that takes a lock can meet the very lines that hold it.
-    told, tell = os.pipe()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os.write(tell, b"."))
+    # Blocked here and in every thread started later, and waited for below. A handler that sets an event would wait for ever if it
+    # came while this thread held the event's lock.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         running = app.start(settings, progress=_show_progress)
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
-    gc.freeze()  # what is there now stays: no collection needs to look at it again
     found = running.recovered
     note = f", {found.messages} messages indexed anew" if found.messages else ""
     click.echo(
@@ -38,7 +36,7 @@ def serve(config: Path | None, **flags: Any) -> None:
         f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C."
     )
     sys.stdout.flush()
-    os.read(told, 1)
+    signal.sigwait(_STOPS)
     running.stop()
 
 

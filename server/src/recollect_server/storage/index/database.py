@@ -153,6 +153,14 @@ class Database:
         """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
         with self._changed:
             self._cursor += _CRASH_GAP
+            cursor = self._cursor
+
+        def keep(connection: apsw.Connection, _: int) -> None:
+            # Else a start that is killed before it takes anything in would be followed by one that gives the same cursors out.
+            connection.execute("DELETE FROM sqlite_sequence WHERE name = 'updates'")
+            connection.execute("INSERT INTO sqlite_sequence VALUES('updates', ?)", (cursor,))
+
+        self.write(keep)
 
     def settle(self) -> None:
         """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
