@@ -63,7 +63,7 @@ class SearchRequest(_message.Message):
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     query: _builtins.str
-    """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 64 rarest are left out;
+    """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 128 rarest are left out;
     a query of nothing but stop words searches for those.
     """
     limit: _builtins.int
@@ -118,8 +118,8 @@ class SearchResponse(_message.Message):
     LEGS_RUN_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
     total_matches: _builtins.int
-    """How many conversations matched, before `limit`. Where a common word was only ranked with (see `legs_run`), those that
-    have nothing but that word are not counted.
+    """How many conversations have any of the words, before `limit`. Words so common that reading all their places would take
+    long, where rarer ones are there, are left out of the search and of this count.
     """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.SearchResult]:

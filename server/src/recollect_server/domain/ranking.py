@@ -51,7 +51,9 @@ def conversation_bm25(
     for all_numbers, all_frequencies in counts:
         inside = all_numbers < len(lengths)  # one that began this moment has no length yet
         numbers, frequencies = all_numbers[inside], all_frequencies[inside]
-        idf = math.log(1 + (total - len(numbers) + 0.5) / (len(numbers) + 0.5))
+        # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
+        # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
+        idf = max(1e-6, math.log(0.5 + (total - len(numbers) + 0.5) / (len(numbers) + 0.5)))
         normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
         scores[numbers] += idf * frequencies * (K1 + 1) / (frequencies + normal)
         found[numbers] = True

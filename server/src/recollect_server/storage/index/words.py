@@ -7,7 +7,7 @@ import apsw
 from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 
-_MAX_TERMS = 64
+_MAX_TERMS = 128
 _MAX_COMMON = 0.15  # a word in more than this share of all messages finds none by itself, where rarer ones are there
 _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
 _MAX_POSTINGS = 100_000  # entries of the index that it may read
