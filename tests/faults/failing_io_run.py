@@ -55,9 +55,10 @@ class Life:
         return getattr(made, "id", None)
 
     def _create(self, name: str) -> object:
-        return self.conversations.create(
+        made, _ = self.conversations.create(
             channel="web", participants=(), party=Party(), model="", create_time=None, request_id=name
-        )[0]
+        )
+        return made
 
     def append(self, conversation_id: str, request: str, count: int) -> None:
         texts = [f"{request} {number} zebra" for number in range(count)]

@@ -129,5 +129,8 @@ CASES = {
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
     library: Path, tmp_path: Path, case: str
 ) -> None:
-    for life in lives(library, tmp_path, *CASES[case]):
+    found = lives(library, tmp_path, *CASES[case])
+    for life in found:
         check(life)
+    unharmed = [orjson.loads(line) for line in (found[-1] / "journal").read_text().splitlines()]
+    assert [it["told"] for it in unharmed] == ["done"] * 16  # nothing failed in the last

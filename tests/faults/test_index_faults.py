@@ -112,10 +112,8 @@ def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_af
     assert answers(connect(start_server()), QUERIES) == before
 
 
-def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches_up(
-    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = [service.told("giraffe") for _ in range(3)]
+def refuse_all(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While this is set, no index takes anything in."""
     refusing = threading.Event()
     refusing.set()
     real = Database._take_in
@@ -128,6 +126,14 @@ def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches
         return None
 
     monkeypatch.setattr(Database, "_take_in", take_in)
+    return refusing
+
+
+def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches_up(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [service.told("giraffe") for _ in range(3)]
+    refusing = refuse_all(monkeypatch)
     with structlog.testing.capture_logs() as logs:
         for turn in range(4):
             for name in ids:
@@ -142,6 +148,21 @@ def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches
     assert [entry["event"] for entry in logs].count("index_behind") == 1
     assert [entry["event"] for entry in logs].count("index_caught_up") == 1
     assert set(service.found("zebra")) == set(ids)
+
+
+def test_a_new_index_that_refuses_what_it_is_made_of_is_degraded_until_it_has_it(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {service.told("zebra") for _ in range(3)}
+    file = server.folder / "conversations.db"
+    service.search("zebra")
+    refusing = refuse_all(monkeypatch)
+    remove(server.folder)
+    until(lambda: file.exists() and "3 conversations are not indexed yet" in str(service.search("zebra").degraded))
+    assert all(service.load(name).messages[0].content == "zebra" for name in ids)
+    refusing.clear()
+    until(lambda: whole_again(service))
+    assert set(service.found("zebra")) == ids
 
 
 def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(

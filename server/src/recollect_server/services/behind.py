@@ -24,6 +24,10 @@ class Behind:
         """A request whose lines the index does not have."""
         return self._requests.get(request_id)
 
+    def has(self, conversation_id: str) -> bool:
+        """Whether the index is behind in a conversation."""
+        return conversation_id in self._conversations
+
     def conversations(self) -> list[str]:
         """Those the index is behind in."""
         with self._guard:

@@ -67,7 +67,11 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     except BaseException:
         new.close()
         raise
-    log.warning("index_made_anew", conversations=len(new.progress()))
+    known = new.progress()
+    log.warning("index_made_anew", conversations=len(known))
+    for conversation_id, size in space.folder.sizes():
+        if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
+            space.behind.note(conversation_id, "the new index does not have all of it")
     for conversation_id in space.folder.deleting():  # their deletes found no index
         with space.locks.hold(conversation_id):
             finish_delete(space.folder, new, conversation_id, space.clock())

@@ -61,7 +61,7 @@ class Space:
     def head(self, conversation_id: str) -> Head:
         """The end of what a conversation's transcript has. Raises ConversationNotFound, StorageUnavailable. Hold its lock."""
         if stuck := self.holding.of(conversation_id):
-            return stuck.head
+            return replace(stuck.head, indexed=False) if self.behind.has(conversation_id) else stuck.head
         with self._guard:
             if head := self._heads.get(conversation_id):
                 self._heads.move_to_end(conversation_id)
@@ -161,13 +161,14 @@ class Space:
         return Head(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: Head) -> None:
+        conversation_id = head.conversation.id
         with self._guard:
-            if not head.indexed:
+            self._heads[conversation_id] = head
+            self._heads.move_to_end(conversation_id)
+            # Asked only now: the index may refuse lines at any moment, and says so before it takes the head away.
+            if not head.indexed or self.behind.has(conversation_id):
                 # Read again for the next write, which tries again to bring the index up.
-                self._heads.pop(head.conversation.id, None)
-                return
-            self._heads[head.conversation.id] = head
-            self._heads.move_to_end(head.conversation.id)
+                del self._heads[conversation_id]
             while len(self._heads) > _MAX_HEADS:
                 self._heads.popitem(last=False)
 
@@ -196,10 +197,9 @@ class Space:
         """
         if held := self.holding.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        if known := self.behind.request(request_id):
+        if known := self.behind.request(request_id) or self.index.request(request_id):
             return known
-        # Looking into the index waits for what is on its way there. If that was refused now, it is behind from now on.
-        return self.index.request(request_id) or self.behind.request(request_id)
+        return self.behind.request(request_id)  # the index may have refused its lines only now, before it answered
 
     def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
         """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""

@@ -1,0 +1,186 @@
+"""The disk itself: full, read-only, with a limit on files; and too few open files. The service goes on without a restart."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from recollect_server.storage.transcript.reader import scan
+
+from tests.faults.test_index_faults import until
+from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
+
+
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Path]:
+    """A disk of its own, of this size."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no disk can be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def served(data_dir: Path, *flags: str, before: str = "") -> Iterator[tuple[Service, subprocess.Popen[str]]]:
+    """A server as a process of its own; `before` is run by it first."""
+    if not before:
+        with server_process(data_dir, *flags) as (process, target):
+            yield Service(target), process
+        return
+    code = f"import resource, signal, sys; {before}; from recollect_server.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith("Recollect listens on"), said
+            yield Service(said.split()[3]), process
+        finally:
+            process.kill()
+
+
+def fill_up(folder: Path) -> Path:
+    """Writes a file until there is no room. Returns it."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as file:
+        size = 1 << 16
+        while size:
+            try:
+                file.write(b"x" * size)
+            except OSError:
+                size //= 2
+    return path
+
+
+def contents(folder: Path, conversation_id: str) -> list[str]:
+    """The messages of a transcript, whose every line must be good."""
+    path = folder / "default/conversations" / f"{conversation_id}.jsonl"
+    lines = list(scan(path))
+    assert all(line.entry is not None for line in lines)
+    assert lines[-1].end == path.stat().st_size
+    return [line.entry.content.content for line in lines[1:] if line.entry]  # type: ignore[union-attr]
+
+
+def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there_is_room(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "8m") as disk, served(disk / "data") as (service, process):
+        ids = [service.told("zebra one") for _ in range(3)]
+        ballast = fill_up(disk)
+        said: dict[str, list[str]] = {name: ["zebra one"] for name in ids}
+        refused = 0
+
+        def append(name: str, turn: int) -> str:
+            said = (user(f"turn {turn} " + "x" * 3000), agent(f"answer {turn}"))
+            return code_of(lambda: service.append(name, *said, request_id=f"{name}-{turn}"))
+
+        for turn in range(20):
+            for name in ids:
+                code = append(name, turn)
+                assert code in ("OK", "UNAVAILABLE")
+                refused += code != "OK"
+                said[name] += [f"turn {turn} " + "x" * 3000, f"answer {turn}"]
+        assert refused > 0
+        assert service.load(ids[0]).messages[0].content == "zebra one"
+        assert code_of(service.create) in ("OK", "UNAVAILABLE")
+        ballast.unlink()
+        for turn in range(20):
+            for name in ids:
+                assert service.append(
+                    name, user(f"turn {turn} " + "x" * 3000), agent(f"answer {turn}"), request_id=f"{name}-{turn}"
+                ).duplicate
+        until(lambda: not service.search("zebra").degraded)
+        assert set(service.found("zebra")) == set(ids)
+        assert [contents(disk / "data", name) for name in ids] == [said[name] for name in ids]
+        process.terminate()
+        assert process.wait(20) == 0
+        with served(disk / "data") as (again, _):
+            assert [again.get(name).message_count for name in ids] == [41] * 3
+
+
+def test_a_disk_that_turns_read_only_refuses_writes_and_answers_reads(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "16m") as disk, served(disk / "data") as (service, _):
+        name = service.told("zebra one", "zebra two")
+        service.search("zebra")
+
+        def remount(how: str) -> bool:
+            # Open for writing, a file keeps its file system writable: the flag of the mount alone is what an operator changes.
+            return (
+                subprocess.run(["mount", "-o", f"remount,bind,{how}", str(disk)], capture_output=True, check=False).returncode == 0
+            )
+
+        subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
+        if not remount("ro"):
+            pytest.skip("no disk can be made read-only here")
+        try:
+            assert len(service.load(name).messages) == 2
+            assert service.found("zebra") == [name]
+            assert code_of(service.create) == "UNAVAILABLE"
+        finally:
+            assert remount("rw")
+            subprocess.run(["umount", "--lazy", str(disk)], check=True)
+        assert service.append(name, user("zebra three")).turn_number == 3
+
+
+def test_a_limit_on_the_size_of_files_is_said_and_the_short_conversations_go_on(tmp_path: Path) -> None:
+    before = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))"
+    with served(tmp_path / "data", before=before) as (service, process):
+        long, short = service.told("one"), service.told("zebra")
+        texts = ["one"]
+        written = True
+        while written:
+            request = user(f"{len(texts)} " + "y" * 50_000)
+            written = code_of(lambda request=request: service.append(long, request)) == "OK"  # type: ignore[misc]
+            texts += [request.content] * written
+        refused = failure_of(lambda: service.append(long, user("small"), request_id="small"))
+        assert (refused.code, refused.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
+        assert service.append(short, user("goes on")).turn_number == 2
+        assert contents(tmp_path / "data", long) == texts
+        process.kill()
+    with served(tmp_path / "data") as (again, _):
+        assert again.get(long).message_count == len(texts)
+        assert again.append(long, user("small"), request_id="small").duplicate is False
+        assert again.found("zebra") == [short]
+
+
+def test_more_active_conversations_than_open_files_are_all_served(tmp_path: Path) -> None:
+    """With 128 open files, of which the server's own parts need some 60."""
+    before = "resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))"
+    with served(tmp_path / "data", "--log-level", "error", before=before) as (service, _):
+        ids = [service.create().id for _ in range(600)]
+        for turn in range(2):
+            for name in ids:
+                service.append(name, user(f"turn {turn}"), request_id=f"{name}-{turn}")
+        assert {service.get(name).message_count for name in ids} == {2}
+        assert code_of(lambda: service.search("turn")) == "OK"
+
+
+def test_a_data_folder_that_cannot_be_written_is_named_at_the_start(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "1m") as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(disk / "data")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode == 1
+        assert done.stderr.startswith("Error: cannot use the data folder")
+
+
+def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript_suffers(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "4m") as disk:
+        with served(disk / "data") as (service, process):
+            name = service.told("zebra one")
+            process.terminate()
+            assert process.wait(20) == 0
+        for path in (disk / "data/default/conversations").glob("conversations.db*"):
+            path.unlink()
+        ballast = fill_up(disk)
+        command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(disk / "data")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+        assert "Error: the index cannot be made" in done.stderr
+        ballast.unlink()
+        with served(disk / "data") as (again, _):
+            assert again.found("zebra") == [name]
