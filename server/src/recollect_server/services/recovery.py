@@ -64,11 +64,7 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
         index = Index(folder.root)
     except apsw.Error as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
-    try:
-        return _bring_up(folder, index, clock, progress, rebuilt=True)
-    except BaseException:
-        index.close()
-        raise
+    return _bring_up(folder, index, clock, progress, rebuilt=True)
 
 
 def _open(root: Path) -> Index | None:
