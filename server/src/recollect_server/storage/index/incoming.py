@@ -1,5 +1,8 @@
 """What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes in."""
 
+from bisect import bisect_right
+from typing import cast
+
 import orjson
 
 from recollect_server.domain.budget import message_tokens
@@ -39,7 +42,7 @@ def document_of(
         ],
         "updates": updates,
         "cursor": cursor,
-        "requests": _requests_of(lines),
+        "requests": _requests_of(lines, updates),
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
     }  # fmt: skip
     notes = (after.abbreviation, after.compression_summary)
@@ -81,11 +84,14 @@ def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdate
             return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
 
 
-def _requests_of(lines: list[Line]) -> list[list[object]]:
-    """The requests that wrote these lines: id, hash, first and last line."""
+def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:
+    """The requests that wrote these lines: id, hash, first and last line, and which of the updates is its last (from 1)."""
     known: dict[str, list[object]] = {}
     for line in lines:
         if line.entry is not None and (request_id := line.entry.stamp.request_id):
             first = known.setdefault(request_id, [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence])
             first[3] = line.sequence
+    for request in known.values():
+        # Both are in the order of the lines: a request's last update is the last that began with it or before.
+        request.append(bisect_right(updates, cast(int, request[3]), key=lambda update: cast(int, update[2])))
     return list(known.values())

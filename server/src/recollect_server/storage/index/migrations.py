@@ -44,8 +44,8 @@ INCOMING = f"""
             FROM json_each(NEW.document, '$.updates');
         INSERT OR IGNORE INTO requests
             SELECT value ->> 0, value ->> 1, NEW.document ->> '$.conversation[1]', value ->> 2, value ->> 3,
-                iif(n.updates = 0, 0, (NEW.document ->> '$.cursor') + n.updates), ''
-            FROM json_each(NEW.document, '$.requests'), (SELECT json_array_length(NEW.document, '$.updates') AS updates) n;
+                iif(value ->> 4 = 0, 0, (NEW.document ->> '$.cursor') + (value ->> 4)), ''
+            FROM json_each(NEW.document, '$.requests');
         INSERT OR REPLACE INTO progress
             SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
     END;
