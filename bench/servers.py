@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -58,8 +57,7 @@ def _serve_echo() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"echo listens on 127.0.0.1:{port} ", flush=True)
-    while True:
-        time.sleep(3600)
+    server.wait_for_termination()
 
 
 if __name__ == "__main__":
