@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
     threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
     write_threads: int = Field(
-        4, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
+        3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")

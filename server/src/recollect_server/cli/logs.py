@@ -8,12 +8,11 @@ import atexit
 import logging
 import sys
 import threading
-import time
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from recollect_server.domain.time import system_clock, to_text
 from recollect_server.settings import Settings
 
 _SECONDS = 0.1
@@ -38,7 +37,7 @@ def set_up_logs(settings: Settings) -> None:
 
 
 def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    event["timestamp"] = time.time_ns()
+    event["timestamp"] = system_clock()
     return (event,), {}
 
 
@@ -80,6 +79,5 @@ class _Output:
             self.write()
 
     def _line(self, event: structlog.typing.EventDict) -> Any:
-        moment = datetime.fromtimestamp(event["timestamp"] / 1e9, UTC).replace(tzinfo=None)
-        event["timestamp"] = moment.isoformat(timespec="milliseconds") + "Z"
+        event["timestamp"] = to_text(event["timestamp"])
         return self._renderer(None, "", event)

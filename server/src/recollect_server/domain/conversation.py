@@ -7,6 +7,7 @@ files use the same function, so they cannot come to different answers.
 import sys
 from dataclasses import dataclass, replace
 
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Usage
 
 MAX_PARTICIPANTS = 64
@@ -29,7 +30,7 @@ NOBODY = Party()
 NO_USAGE = Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conversation:
     """What is known of a conversation without its messages. Empty texts are unset."""
 

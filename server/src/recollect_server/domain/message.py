@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from recollect_server.domain.frozen import frozen
+
 
 class Role(StrEnum):
     """Who speaks. The values are those of the transcript."""
@@ -39,7 +41,7 @@ class Attachment:
     bytes_length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """A message as stored, or, with sequence and turn number 0, as a caller gave it (then `timestamp` may be 0: unset)."""
 

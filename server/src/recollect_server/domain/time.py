@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 Clock = Callable[[], int]
 """Answers the time now in milliseconds. Parts are given one, so that tests can move it."""
@@ -23,7 +24,12 @@ def to_text(milliseconds: int) -> str:
     if not -62_135_596_800_000 <= milliseconds <= _LATEST:
         raise ValueError(f"{milliseconds} ms is outside the years 1 to 9999")
     seconds, rest = divmod(milliseconds, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}.{rest:03d}Z"
+    return f"{_to_the_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(1024)  # what is written under load is of the same few seconds
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def from_text(text: str) -> int:

@@ -17,6 +17,7 @@ from recollect_server.domain.conversation import (
     Party,
 )
 from recollect_server.domain.errors import InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
 from recollect_server.services.head import Head, RequestKey, placed
@@ -32,7 +33,7 @@ from recollect_server.storage.transcript.record import message_fields
 log = structlog.get_logger("recollect.conversations")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Appended:
     """What an append stored, or had stored before."""
 

@@ -1,12 +1,11 @@
 """The end of a conversation: what must be known to write its next line."""
 
-from dataclasses import dataclass, replace
-
 from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """Where a conversation ends, and what is known of it there."""
 
@@ -20,7 +19,7 @@ class Head:
     """Whether the index has all of its lines."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestKey:
     """The caller's request id with the hash of its payload."""
 
@@ -35,5 +34,23 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
     for sequence, message in enumerate(messages, start=head.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
-        done.append(replace(message, sequence=sequence, turn_number=turn, timestamp=message.timestamp or now))
+        # Written out, not with `replace`: this runs for every message that is stored, and takes a third of the time.
+        done.append(
+            Message(
+                role=message.role,
+                content=message.content,
+                timestamp=message.timestamp or now,
+                sequence=sequence,
+                turn_number=turn,
+                thinking_text=message.thinking_text,
+                usage=message.usage,
+                cost=message.cost,
+                channel=message.channel,
+                sender=message.sender,
+                tool_calls=message.tool_calls,
+                tool_call_id=message.tool_call_id,
+                attachments=message.attachments,
+                metadata=message.metadata,
+            )
+        )
     return done

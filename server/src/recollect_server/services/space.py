@@ -3,13 +3,14 @@
 import threading
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
@@ -32,7 +33,7 @@ _MAX_HEADS = 20_000  # some 1 KiB each
 _MAX_LINES = (1 << SEQUENCE_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committed:
     """What a write came to."""
 

@@ -11,8 +11,9 @@ from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.checks import Checks, Limits
 from recollect_server.transport.convert import (
     conversation_to,
+    fill_conversation,
+    fill_message,
     message_from,
-    message_to,
     optional_milliseconds,
     party_from,
     timestamp,
@@ -134,13 +135,15 @@ class ConversationHandlers:
             expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
             draft_id=request.draft_id,
         )
-        return api.AppendTurnResponse(
-            conversation=conversation_to(appended.conversation),
-            messages=[message_to(message) for message in appended.messages],
+        answer = api.AppendTurnResponse(
             turn_number=appended.messages[-1].turn_number if appended.messages else 0,
             cursor=appended.cursor,
             duplicate=appended.duplicate,
         )
+        fill_conversation(answer.conversation, appended.conversation)
+        for message in appended.messages:
+            fill_message(answer.messages.add(), message)
+        return answer
 
     def Switch(self, request: api.SwitchRequest, context: grpc.ServicerContext) -> api.SwitchResponse:
         """Leaves one conversation and loads another."""
@@ -231,8 +234,9 @@ class ConversationHandlers:
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:
     if loaded.conversation is not None:
-        answer.conversation.CopyFrom(conversation_to(loaded.conversation))
-    answer.messages.extend(message_to(message) for message in loaded.turns.messages)
+        fill_conversation(answer.conversation, loaded.conversation)
+    for message in loaded.turns.messages:
+        fill_message(answer.messages.add(), message)
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged

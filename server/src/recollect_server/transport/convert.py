@@ -6,7 +6,7 @@ from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2, recall_pb2
 
-from recollect_server.domain.conversation import Conversation, Party
+from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.services.recall import Hit, LegScore, Result
 
@@ -33,6 +33,10 @@ def timestamp(time: int) -> Timestamp:
     return Timestamp(seconds=time // 1000, nanos=time % 1000 * 1_000_000)
 
 
+def _set_moment(value: Timestamp, time: int) -> None:
+    value.seconds, value.nanos = time // 1000, time % 1000 * 1_000_000
+
+
 def party_from(value: conversation_pb2.Party) -> Party:
     """A party that came in."""
     return Party(value.contact, value.group_id, value.thread_id, value.subject)
@@ -49,30 +53,37 @@ def message_from(value: message_pb2.Message) -> Message:
         cost=value.cost if value.HasField("cost") else None,
         channel=value.channel,
         sender=value.sender,
-        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in value.tool_calls),
+        tool_calls=tuple(ToolCall(c.id, c.name, c.arguments) for c in value.tool_calls) if value.tool_calls else (),
         tool_call_id=value.tool_call_id,
-        attachments=tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in value.attachments),
+        attachments=tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in value.attachments) if value.attachments else (),
         metadata=json_format.MessageToDict(value.metadata) if value.HasField("metadata") else None,
     )
 
 
 def message_to(message: Message) -> message_pb2.Message:
     """A stored message as it goes out."""
-    value = message_pb2.Message(
-        sequence=message.sequence,
-        turn_number=message.turn_number,
-        role=_ROLE_NUMBERS[message.role],
-        content=message.content,
-        timestamp=timestamp(message.timestamp),
-        thinking_text=message.thinking_text,
-        channel=message.channel,
-        sender=message.sender,
-        tool_call_id=message.tool_call_id,
-    )
+    value = message_pb2.Message()
+    fill_message(value, message)
+    return value
+
+
+def fill_message(value: message_pb2.Message, message: Message) -> None:
+    """The same, into an empty message that is part of an answer already: what is unset costs nothing, and nothing is copied."""
+    value.sequence = message.sequence
+    value.turn_number = message.turn_number
+    value.role = _ROLE_NUMBERS[message.role]
+    value.content = message.content
+    _set_moment(value.timestamp, message.timestamp)
+    if message.thinking_text:
+        value.thinking_text = message.thinking_text
+    if message.channel:
+        value.channel = message.channel
+    if message.sender:
+        value.sender = message.sender
+    if message.tool_call_id:
+        value.tool_call_id = message.tool_call_id
     if message.usage is not None:
-        value.usage.input = message.usage.input
-        value.usage.output = message.usage.output
-        value.usage.SetInParent()
+        _fill_usage(value.usage, message.usage)
     if message.cost is not None:
         value.cost = message.cost
     for call in message.tool_calls:
@@ -82,35 +93,51 @@ def message_to(message: Message) -> message_pb2.Message:
     if message.metadata is not None:
         value.metadata.update(message.metadata)
         value.metadata.SetInParent()
-    return value
 
 
 def conversation_to(conversation: Conversation) -> conversation_pb2.Conversation:
     """A conversation as it goes out."""
-    value = conversation_pb2.Conversation(
-        id=conversation.id,
-        channel=conversation.channel,
-        title=conversation.title,
-        topics=conversation.topics,
-        create_time=timestamp(conversation.create_time),
-        update_time=timestamp(conversation.update_time),
-        turn_count=conversation.turn_count,
-        message_count=conversation.message_count,
-        participants=conversation.participants,
-        abbreviation=conversation.abbreviation,
-        manually_named=conversation.manually_named,
-        pinned=conversation.pinned,
-        model=conversation.model,
-        usage_total=message_pb2.Usage(input=conversation.usage_total.input, output=conversation.usage_total.output),
-        cost_total=conversation.cost_total,
-        compressed_through=conversation.compressed_through,
-    )
-    if conversation.party != Party():
+    value = conversation_pb2.Conversation()
+    fill_conversation(value, conversation)
+    return value
+
+
+def fill_conversation(value: conversation_pb2.Conversation, conversation: Conversation) -> None:
+    """The same, into an empty message that is part of an answer already: what is unset costs nothing, and nothing is copied."""
+    value.id = conversation.id
+    value.channel = conversation.channel
+    if conversation.title:
+        value.title = conversation.title
+    if conversation.topics:
+        value.topics.extend(conversation.topics)
+    _set_moment(value.create_time, conversation.create_time)
+    _set_moment(value.update_time, conversation.update_time)
+    value.turn_count = conversation.turn_count
+    value.message_count = conversation.message_count
+    value.participants.extend(conversation.participants)
+    if conversation.abbreviation:
+        value.abbreviation = conversation.abbreviation
+    if conversation.manually_named:
+        value.manually_named = True
+    if conversation.pinned:
+        value.pinned = True
+    if conversation.model:
+        value.model = conversation.model
+    _fill_usage(value.usage_total, conversation.usage_total)
+    if conversation.cost_total:
+        value.cost_total = conversation.cost_total
+    if conversation.compressed_through:
+        value.compressed_through = conversation.compressed_through
+    if conversation.party is not NOBODY and conversation.party != NOBODY:
         party = conversation.party
         value.party.MergeFrom(
             conversation_pb2.Party(contact=party.contact, group_id=party.group_id, thread_id=party.thread_id, subject=party.subject)
         )
-    return value
+
+
+def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:
+    value.SetInParent()
+    value.input, value.output = usage.input, usage.output
 
 
 def result_to(result: Result) -> recall_pb2.SearchResult:

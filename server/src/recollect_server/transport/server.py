@@ -70,7 +70,8 @@ class Server:
             ],
         )
         for service in SERVICES:
-            self._server.add_generic_rpc_handlers((self._generic(service, handlers.get(service.name)),))
+            # Each method is known to gRPC by name, so that nothing looks for the handler at every call.
+            self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers.get(service.name)))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = [service.full_name for service in SERVICES]
         for name in ("", *names):
@@ -104,7 +105,7 @@ class Server:
         """Returns once the server was stopped."""
         self._stopped.wait()
 
-    def _generic(self, service: ServiceDescriptor, handlers: Any) -> grpc.GenericRpcHandler:
+    def _methods(self, service: ServiceDescriptor, handlers: Any) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
@@ -112,7 +113,7 @@ class Server:
                 methods[method.name] = stream_not_built(method, request_type)
             else:
                 methods[method.name] = unary(method, request_type, getattr(handlers, method.name, None), self._pool_for(method))
-        return grpc.method_handlers_generic_handler(service.full_name, methods)
+        return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT

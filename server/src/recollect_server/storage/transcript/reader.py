@@ -2,17 +2,17 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from recollect_server.domain.frozen import frozen
 from recollect_server.storage.transcript.files import open_transcript
 from recollect_server.storage.transcript.record import Damaged, Entry, decode
 
 _CHUNK = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line: its number from 1, where it is, and what it says (or why that cannot be read)."""
 

@@ -1,6 +1,5 @@
 """A line of a transcript and the entry that it stands for."""
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -16,6 +15,7 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     Unknown,
 )
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.time import from_text, to_text
 
@@ -30,7 +30,7 @@ class Damaged(Exception):
     """The line is not one that this program wrote, or not any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stamp:
     """Which request wrote a line, and the line's place in its batch (from 1, of how many)."""
 
@@ -40,7 +40,7 @@ class Stamp:
     draft_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """What a line says, and who wrote it."""
 
