@@ -1,7 +1,8 @@
 """A disk that forgets: what the program did to its files is recorded, and laid out again as a power failure may have left it.
 
 What was synced is kept, and any part of the rest: of a write any of its bytes in pieces, of names any of the changes. A write under
-O_DSYNC is a write and its sync. The index is not recorded: SQLite answers for itself, and it can be made anew.
+O_DSYNC is a write and its sync. A sync may fail: then the system takes what was written for synced, and no later sync brings it to
+the disk (PostgreSQL's "fsyncgate", 2018). The index is not recorded: SQLite answers for itself, and it can be made anew.
 """
 
 import os
@@ -34,6 +35,8 @@ class Step:
     offset: int = 0
     data: bytes = b""
     durable: bool = False
+    forgotten: bool = False
+    """Its sync failed."""
 
 
 class Disk:
@@ -100,7 +103,8 @@ class Disk:
                 offset = values[1] if call == "pwrite" else os.fstat(handle).st_size
                 if len(self.steps) == self.kill_at and len(self.steps) % 2:  # killed between the write and its sync
                     self.kill_at += 1
-                    self._step(Step("write", file, offset=offset, data=bytes(values[0])))
+                    forgotten = durable and len(self.steps) % 4 == 1  # its sync failed, and nobody was told any more
+                    self._step(Step("write", file, offset=offset, data=bytes(values[0]), forgotten=forgotten))
                     real(handle, *values)
                 self._step(Step("write", file, offset=offset, data=bytes(values[0]), durable=durable))
             return real(handle, *values)
@@ -176,7 +180,7 @@ class Disk:
 
 def _flush(writes: list[Step], file: int, files: dict[int, bytearray]) -> list[Step]:
     for write in writes:
-        if write.file == file:
+        if write.file == file and not write.forgotten:
             _apply(write, files)
     return [write for write in writes if write.file != file]
 

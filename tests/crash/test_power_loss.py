@@ -6,9 +6,11 @@
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from unittest import mock
 
 import pytest
+from recollect_server.storage.transcript.repair import make_durable
 
 from tests.crash.disk import Disk
 from tests.crash.history import Call
@@ -52,12 +54,18 @@ def nothing(*_: object) -> None:
     """A sync that is left out."""
 
 
+def only_synced(path: Path, _start: int, end: int) -> None:
+    """What is there is synced, and not written once more."""
+    make_durable(path, end, end)
+
+
 @pytest.mark.parametrize(
     ("sync", "instead"),
     [
         ("recollect_server.storage.transcript.writer.sync_folder", nothing),
         ("recollect_server.storage.transcript.files.TranscriptFolder.settle", nothing),
-        ("recollect_server.services.catching_up.sync_file", nothing),
+        ("recollect_server.storage.transcript.repair.make_durable", nothing),
+        ("recollect_server.storage.transcript.repair.make_durable", only_synced),
         ("recollect_server.services.deletion.sync_folder", nothing),
         ("os.O_DSYNC", 0),
     ],

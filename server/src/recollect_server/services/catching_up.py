@@ -12,7 +12,7 @@ from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import TranscriptFolder, sync_file
+from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
 
@@ -96,8 +96,6 @@ def catch_up(
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         reach("catch_up.mended")
-        if size > offset:
-            sync_file(path)  # a process that was killed may have left the end to the system's cache: not known before it is durable
         messages = 0
         damage = _Damage(conversation_id)
         refused: list[str] = []

@@ -101,7 +101,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
 def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
     """Reads a transcript, and says what is wrong with it by itself."""
     path = folder.path(name)
-    good, why = whole_end(path, 0, 1, size)
+    good, why, _ = whole_end(path, 0, 1, size)
     if good < size:
         yield f"the last {size - good} bytes are torn: {why}"
     elif good > size:

@@ -102,15 +102,6 @@ def make_folder(folder: Path) -> None:
         sync_folder(each.parent)
 
 
-def sync_file(path: Path) -> None:
-    """Makes the content of a transcript durable. Raises OSError."""
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def sync_folder(folder: Path) -> None:
     """Makes names in the folder (a new file, a rename, a removal) durable. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)

@@ -4,6 +4,9 @@ Only a tail is mended: an append that was never acknowledged may have left an un
 write reach the disk in any order), or a batch of which the last lines are missing. They are cut off into `<name>.torn`, and what
 was cut is reported. A damaged line with good ones behind it is damage to something acknowledged: it stays where it is, readers
 pass over it, and nothing here touches it.
+
+What is whole and was perhaps never synced is made durable before it counts. A sync that failed before the crash may have left it in
+the system's cache alone, marked as written: the next sync would report it done. So the last batch is written once more.
 """
 
 import os
@@ -29,30 +32,50 @@ def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1) -> TornTail
     A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. Raises OSError.
     """
     size = path.stat().st_size
-    good, why = whole_end(path, offset, sequence, size)
+    good, why, last = whole_end(path, offset, sequence, size)
     if good == size and not why:
+        if good > offset:
+            make_durable(path, last, good)
         return None
     handle = open_transcript(path, os.O_RDWR)
     try:
         if good > size:  # only the newline was missing
             os.pwrite(handle, b"\n", size)
             reach("mend.newline")
-            os.fsync(handle)
+            make_durable(path, last, good)
             return None
         reach("mend.begun")
         _keep(torn, os.pread(handle, size - good, good))
         reach("mend.kept")
         os.ftruncate(handle, good)
         reach("mend.cut")
-        os.fsync(handle)
+        make_durable(path, last, good)
     finally:
         os.close(handle)
     return TornTail(size - good, why)
 
 
-def whole_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str]:
-    """Where the whole batches end (one past the end of the file: its newline is missing), and why there. Raises OSError."""
-    good, why = offset, ""
+def make_durable(path: Path, start: int, end: int) -> None:
+    """Writes the bytes from `start` to `end` once more as they are, and syncs the file. Raises OSError."""
+    try:
+        handle = open_transcript(path, os.O_RDWR)
+    except OSError:
+        handle = open_transcript(path, os.O_RDONLY)  # nobody can have written to it
+        start = end
+    try:
+        while start < end and (part := os.pread(handle, end - start, start)):
+            start += os.pwrite(handle, part, start)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def whole_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str, int]:
+    """Where the whole batches end (one past the end of the file: its newline is missing), why there, and where the last begins.
+
+    Raises OSError.
+    """
+    good, why, last = offset, "", offset
     batch: list[Line] = []
     end = offset
     for line in scan(path, offset, sequence):
@@ -67,16 +90,18 @@ def whole_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, s
             good, why, batch = line.offset, "", []
         batch.append(line)
         if index == count and _is_whole(batch):
-            good, why, batch = line.end, "", []
+            good, why, last, batch = line.end, "", batch[0].offset, []
         else:
             why = why or f"only {len(batch)} of the {count} lines of a batch are there"
     if end == size:
-        return (good, why) if good < size else (size, "")
+        return (good, why, last) if good < size else (size, "", last)
     tail = _tail(path, end, size)
-    last = line_of(tail, sequence, end)
-    if last.entry is not None and _is_whole([last] if last.entry.stamp.batch[0] == 1 else [*batch, last]):
-        return size + 1, ""
-    return good, "the last line is not ended"
+    unended = line_of(tail, sequence, end)
+    if unended.entry is not None:
+        batch = [unended] if unended.entry.stamp.batch[0] == 1 else [*batch, unended]
+        if _is_whole(batch):
+            return size + 1, "", batch[0].offset
+    return good, "the last line is not ended", last
 
 
 def _is_whole(batch: list[Line]) -> bool:
