@@ -92,7 +92,11 @@ def _log(
     seconds: float,
 ) -> None:
     code = "OK" if failed is None else _CODES[failed.code]
-    fields: dict[str, Any] = {"method": name, "code": code, "ms": round(seconds * 1000, 2)}
+    fields: dict[str, Any] = {
+        "method": name,
+        "code": code,
+        "ms": int(seconds * 100_000) / 100,
+    }  # `round` takes thirty times as long
     conversation = getattr(request, "conversation_id", "") or getattr(getattr(answer, "conversation", None), "id", "")
     if conversation:
         fields["conversation"] = conversation[:64]

@@ -75,9 +75,9 @@ def decode(line: bytes, sequence: int) -> Entry:
         raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
 
 
-def message_fields(message: Message) -> dict[str, Any]:
-    """A message as it stands in a line, without what only the line knows."""
-    fields: dict[str, Any] = {"role": message.role.value, "content": message.content}
+def message_fields(message: Message, **before: str) -> dict[str, Any]:
+    """A message as it stands in a line, behind the fields `before`; without what only the line knows."""
+    fields: dict[str, Any] = {**before, "role": message.role.value, "content": message.content}
     if message.timestamp:
         fields["timestamp"] = to_text(message.timestamp)
     if message.turn_number:
@@ -109,7 +109,7 @@ def message_fields(message: Message) -> dict[str, Any]:
 def _fields(content: Content) -> dict[str, Any]:
     match content:
         case Message():
-            return {"type": "turn"} | message_fields(content)
+            return message_fields(content, type="turn")
         case Began():
             began: dict[str, Any] = {
                 "type": "meta",
