@@ -117,7 +117,7 @@ class IndexLog(IndexFile):
 
     def prunable(self, before: int, most: int) -> int:
         """The cursor up to which the log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
-        with self.reading(settled=False) as connection:
+        with self.reading() as connection:
             return updates.prunable(connection, before, most)
 
     def prune(self, through: int, limit: int) -> int:
