@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-_MOVING = 4  # threads that are not blocked
+_MOVING = 3
 _MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
 _BLOCKED = 0.03  # seconds that a send takes no longer than if the caller reads
 _TICK = 0.02

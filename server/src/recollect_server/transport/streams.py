@@ -35,8 +35,9 @@ from recollect_server.transport.updates import elements
 log = structlog.get_logger("recollect.streams")
 
 _PART = 200  # updates that a stream is sent before the next one has its turn
-_REST = 0.0002  # seconds for each stream that was put in line, before the news are heard again: others need the processor too
-_LONGEST_REST = 0.05
+_REST = 0.003  # seconds for each update that came, before the news are heard again: the more come, the more go out at once,
+_REST_OF_A_STREAM = 0.001  # so that appends keep the processor; but no longer than the streams that were concerned are worth,
+_LONGEST_REST = 0.05  # nor than this
 _TICK = 0.25
 
 
@@ -194,8 +195,8 @@ class Streams:
             if now - ticked > min(_TICK, self._limits.heartbeat / 4):
                 ticked = now
                 self._tick(now)
-            if count:
-                self._stopping.wait(min(count * _REST, _LONGEST_REST))
+            if rest := min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST):
+                self._stopping.wait(rest)
 
     def _tick(self, now: float) -> None:
         self._live.expire_drafts()
@@ -212,11 +213,13 @@ class Streams:
             return False
         try:
             if stream.ending is None:
-                updates, more = stream.subscription.take(_PART)
+                batch, more = stream.subscription.take(_PART)
                 if stream.beat and not more:
-                    updates.append(stream.subscription.heartbeat())
+                    batch.updates.append(stream.subscription.heartbeat())
                     stream.beat = False
-                for element in elements(updates, stream.max_batch):
+                if (packed := batch.packed.get(stream.max_batch)) is None:
+                    packed = batch.packed[stream.max_batch] = elements(batch.updates, stream.max_batch)
+                for element in packed:
                     if stream.over or stream.ending:
                         return not stream.over
                     stream.spoke = time.monotonic()

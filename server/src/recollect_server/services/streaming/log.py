@@ -9,7 +9,7 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -45,7 +45,12 @@ class Interest:
 
     def wants_any(self, them: Collection[About]) -> bool:
         """Whether any of them is one of these."""
-        return not (self.conversation_ids or self.channels) or any(map(self.wants, them))
+        return self.everything or any(map(self.wants, them))
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.conversation_ids and not self.channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +73,21 @@ class Position:
         return f"{self.epoch}-{self.cursor}"
 
 
+@dataclass(slots=True)
+class Batch:
+    """Updates that follow each other, encoded: the same one for all who are sent the same."""
+
+    updates: list[bytes]
+    packed: dict[int, list[bytes]] = field(default_factory=dict)
+    """As elements of a stream, by how many updates each holds: kept here by whoever makes them."""
+
+
 @dataclass(frozen=True, slots=True)
 class News:
     """What came since the last call of `advance`."""
 
     about: Collection[About]
+    updates: int
     everyone: bool
     """True if the index is another one now: it concerns every watcher."""
 
@@ -93,6 +108,8 @@ class UpdateLog:
         self._touched: set[About] = set()  # drafts that grew or ended
         self._renewed = False
         self._watchers = 0
+        self._answered: tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None = None  # the last one
+        self._waiting = False  # whether `advance` waits
         self._ring: list[Entry] = []
         self._ring_bytes = 0
         self._after = 0  # the ring has everything behind this cursor up to `_latest`
@@ -114,13 +131,13 @@ class UpdateLog:
         """Somebody watches from here on. Call `unwatch` once in the end."""
         with self._changed:
             self._watchers += 1
-            self._index.watched(True)
+            self._hurry()
 
     def unwatch(self) -> None:
         """Somebody watches no more."""
         with self._changed:
             self._watchers -= 1
-            self._index.watched(self._watchers > 0)
+            self._hurry()
 
     def touch(self, about: About) -> None:
         """A draft of this conversation grew or ended."""
@@ -137,7 +154,11 @@ class UpdateLog:
         """Waits for news, makes updates of them, and says what they are about. Nothing after so many seconds."""
         with self._changed:
             if not (self._inbox or self._touched or self._renewed):
+                self._waiting = True
+                self._hurry()
                 self._changed.wait(timeout)
+                self._waiting = False
+                self._hurry()
             epoch, taken = self._index.epoch, list(self._inbox)
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
@@ -154,19 +175,23 @@ class UpdateLog:
             if epoch == self._index.epoch:
                 self._extend(entries, gone)
         about.update(entry.about for entry in entries)
-        return News(about, everyone)
+        return News(about, len(entries), everyone)
 
-    def behind(self, position: Position, interest: Interest, most: int) -> tuple[list[Entry], Position]:
+    def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
         """The oldest updates behind a position that are wanted, and the position behind those that were looked at.
 
-        Raises Renewed if nothing can be told of what comes behind it; IndexUnavailable, StorageUnavailable.
+        Many ask for the same, one after the other. Raises Renewed if it cannot be told what comes behind it; IndexUnavailable,
+        StorageUnavailable.
         """
         with self._changed:
             if position.epoch != self._index.epoch:
                 raise Renewed
             index = self._index
             if position.cursor >= self._latest:
-                return [], position
+                return Batch([]), position
+            asked = (position, interest, most, self._latest)
+            if self._answered and self._answered[0] == asked:
+                return self._answered[1]
             ring = self._ring if position.cursor >= self._after else None
             if ring is not None:
                 start = bisect_right(ring, position.cursor, key=attrgetter("cursor"))
@@ -174,9 +199,12 @@ class UpdateLog:
                 last = found[-1].cursor if start + most < len(ring) else self._latest
         if ring is None:
             return self._older(index, position, interest, min(most, _PART))
-        return [entry for entry in found if interest.wants(entry.about)], Position(position.epoch, last)
+        wanted = Batch([entry.data for entry in found if interest.wants(entry.about)])
+        answer = wanted, Position(position.epoch, last)
+        self._answered = asked, answer
+        return answer
 
-    def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[list[Entry], Position]:
+    def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
         changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels)
         if not changes.whole:
             raise Renewed
@@ -186,7 +214,7 @@ class UpdateLog:
             raise StorageUnavailable(f"a transcript cannot be read: {error.strerror}") from error
         entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
         last = changes.rows[-1].cursor if len(changes.rows) == most else changes.last
-        return entries, Position(position.epoch, last)
+        return Batch([entry.data for entry in entries]), Position(position.epoch, last)
 
     def _entry(self, placed: Placed) -> Entry:
         return Entry(placed.cursor, (placed.update.conversation_id, placed.channel), self.encode(placed.update))
@@ -208,6 +236,7 @@ class UpdateLog:
         if gone:  # as in the index's log: of what is deleted, only that stays
             self._ring = [entry for entry in self._ring if entry.about[0] not in gone]
             self._ring_bytes = sum(len(entry.data) for entry in self._ring)
+            self._answered = None
         self._latest = new[-1].cursor
         self._ring += new
         self._ring_bytes += sum(len(entry.data) for entry in new)
@@ -226,12 +255,17 @@ class UpdateLog:
             self._index = index
             self._inbox.clear()
             self._ring.clear()
+            self._answered = None
             self._ring_bytes = 0
             self._after = self._latest = latest
             self._renewed = True
-            index.watched(self._watchers > 0)
+            self._hurry()
             self._changed.notify()
         index.listen(partial(self._hear, index))
+
+    def _hurry(self) -> None:
+        """The index need not hurry for news that nobody waits for: the fewer at once, the more each costs."""
+        self._index.watched(self._waiting and self._watchers > 0)
 
     def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:
         with self._changed:
@@ -245,4 +279,5 @@ class UpdateLog:
             cursor, last = news[-1]
             self._latest = self._after = cursor + len(getattr(last, "updates", (last,)))
             self._ring.clear()
+            self._answered = None
             self._ring_bytes = 0

@@ -5,7 +5,7 @@ import re
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
-from recollect_server.services.streaming.log import Interest, Position, Renewed, UpdateLog
+from recollect_server.services.streaming.log import Batch, Interest, Position, Renewed, UpdateLog
 from recollect_server.services.streaming.snapshot import Snapshots
 
 _CURSOR = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
@@ -31,24 +31,23 @@ class Subscription:
         else:
             self._position = position
 
-    def take(self, most: int) -> tuple[list[bytes], bool]:
+    def take(self, most: int) -> tuple[Batch, bool]:
         """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable.
 
         What is returned counts as told.
         """
         if self._parts:
             parts, self._parts = self._parts, ()
-            return list(parts), True
+            return Batch(list(parts)), True
         before = self._position
         try:
-            entries, self._position = self._log.behind(before, self.interest, most)
+            batch, self._position = self._log.behind(before, self.interest, most)
         except Renewed:
             self._begin(reset=True)
             return self.take(most)
-        found = [entry.data for entry in entries]
-        if found or self._position != before:
-            return found, True
-        return self._news_of_drafts(), False
+        if batch.updates or self._position != before:
+            return batch, True
+        return Batch(self._news_of_drafts()), False
 
     def heartbeat(self) -> bytes:
         """That nothing happened, with the cursor."""
