@@ -65,6 +65,10 @@ class Subscriber:
         """Waits for the snapshot, or for the end of what was missed."""
         return self.until(lambda: {"conversation_loaded", "heartbeat"} & {str(it.WhichOneof("kind")) for it in self.runs[-1]})
 
+    def ended(self) -> "Subscriber":
+        """Waits until the stream failed."""
+        return self.until(lambda: self.error)
+
     def until_count(self, kind: str, count: int) -> list[Any]:
         """Waits for so many updates of a kind, and answers them."""
         self.until(lambda: len(self.of(kind)) >= count)

@@ -2,7 +2,8 @@
 
 A few threads send more than many: they take turns with Python's lock. But sending blocks on a caller that does not read, once what
 lies between is full. So a thread that is blocked is stood in for by another, while the watchdog gives the caller a few seconds and
-then cancels its call, which frees the thread. However many callers are stuck, as many threads as ever serve the others.
+then cancels its call, which frees the thread; where the connection itself is dead, its keepalive does. However many callers are
+stuck, as many threads as ever serve the others.
 """
 
 import threading

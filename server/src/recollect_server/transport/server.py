@@ -44,7 +44,7 @@ class ServerOptions:
     write_threads: int
     max_request_bytes: int
     reflection: bool
-    keepalive_ms: int = 60_000
+    keepalive_ms: int = 30_000
     """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
 
 
