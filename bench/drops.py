@@ -33,7 +33,7 @@ class Subscriber:
             kind = update.kind
             sequences = tuple(it.sequence or 0 for it in kind.messages) if isinstance(kind, ConversationUpdated) else ()
             name = "change" if update.cursor else "message_delta"
-            if self.seen:  # the snapshot is of nothing
+            if self.seen:
                 self.seen.append(checkers.Seen(name, epoch, position, update.conversation_id, sequences, update.reset))
             else:
                 self.seen.append(checkers.Seen("conversation_list"))
@@ -49,8 +49,10 @@ class Subscriber:
 def soak(data: Path, seconds: float) -> None:
     """Prints what was lost and what was repeated."""
     with recollect(data, "--log-level", "warning") as (target, _):
-        end = time.monotonic() + seconds
         subscribers = [Subscriber(target) for _ in range(_SUBSCRIBERS)]
+        while any(len(it.seen) < 2 for it in subscribers):  # their snapshots are of nothing
+            time.sleep(0.01)
+        end = time.monotonic() + seconds
         written: list[checkers.Written] = []
 
         def write(number: int) -> None:

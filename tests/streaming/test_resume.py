@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.jobs import update_pruner
 from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.space import Space
 from recollect_server.services.streaming import log
@@ -14,7 +15,7 @@ from recollect_server.storage.index.file import NAME, remove_files
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import at_once, delete_index, failure_of
-from tests.streaming.conftest import Recorder, Subscriber
+from tests.streaming.conftest import Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
 Start = Callable[..., RunningServer]
@@ -232,3 +233,28 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
         space.index.give_up("a test")
         failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))))
     assert (failure.code, failure.reason, failure.retry_ms) == ("UNAVAILABLE", "INDEX_UNAVAILABLE", 1000)
+
+
+def test_appends_go_on_while_the_log_is_pruned_a_little_at_a_time(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = service.told("One", "Two", "Three")
+    monkeypatch.setattr(update_pruner, "_SLICE", 1)
+    monkeypatch.setattr(update_pruner, "_PAUSE", 60.0)
+    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1)
+    with ThreadPoolExecutor(1) as pool:
+        pruned = pool.submit(pruner.prune)
+        service.turn(name, "Four")
+        assert service.found("Four") == [name]
+        pruner.stop()  # between two slices
+        assert pruned.result(30) == 1
+    assert pruner.prune() == 1
+
+
+def test_the_log_is_pruned_now_and_then(spaces: list[Space], subscribe: Subscribe, service: Recorder) -> None:
+    cursor = service.turn(service.create().id, "One").cursor
+    service.told("Two", "Three")
+    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1, seconds=0.01)
+    eventually(lambda: not spaces[0].index.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    pruner.stop()
+    assert subscribe(cursor=cursor).ready().updates[0].reset

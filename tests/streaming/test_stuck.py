@@ -111,7 +111,7 @@ def test_one_that_was_cancelled_for_being_stuck_comes_back_and_misses_nothing(
     proxy.thaw()
     one.ended()
     assert one.error.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}  # type: ignore[union-attr]
-    one.resume()
+    one.resume(server.target)
     one.until_count("conversation_updated", 16)
     one.drop()
     proxy.close()
