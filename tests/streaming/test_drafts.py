@@ -42,6 +42,10 @@ def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_
         assert not any(delta.dropped for delta in one.of("message_delta"))
         assert one.kinds()[-1] == "conversation_updated"
         assert {it.conversation_id for it in one.updates if it.WhichOneof("kind") == "message_delta"} == {name}
+    late = subscribe()
+    service.publish(name, "next", 0, "x")
+    late.until_count("message_delta", 1)
+    assert [delta.draft_id for delta in late.of("message_delta")] == ["next"]
 
 
 def test_a_subscriber_that_comes_late_gets_the_text_so_far(subscribe: Subscribe, service: Recorder) -> None:

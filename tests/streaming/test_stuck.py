@@ -218,6 +218,7 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
             return False
         number = lines.index(it)
         told[number] = wanted[number]
+        threading.Event().wait(0.0001)  # the others have their turn
         it.pumped += 1
         it.busy.release()
         return it.pumped % 3 == 0
@@ -225,7 +226,7 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
     senders = Senders(pump, 60.0)
 
     def schedule(number: int) -> None:
-        for _ in range(300):
+        for _ in range(100):
             wanted[number % 3] += 1
             senders.schedule(lines)
 
@@ -234,3 +235,21 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
     eventually(lambda: told == wanted)
     senders.stop()
     assert clashes == []
+
+
+def test_a_stream_that_is_scheduled_while_it_is_sent_to_has_its_turn_again() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    turns: list[int] = []
+
+    def pump(_: Scheduled, __: Sender) -> bool:
+        turns.append(1)
+        entered.set()
+        return not go_on.wait(30)
+
+    senders, line = Senders(pump, 60.0), Line()
+    senders.schedule([line])
+    assert entered.wait(30)
+    senders.schedule([line])
+    go_on.set()
+    eventually(lambda: len(turns) == 2)
+    senders.stop()
