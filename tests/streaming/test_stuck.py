@@ -76,7 +76,7 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
     record: Record,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "StreamLimits", partial(StreamLimits, send_timeout=2.0))
+    monkeypatch.setattr(app, "StreamLimits", partial(StreamLimits, send_timeout=600.0))
     server = start_server()
     service = record(server)
     one = subscribe(server.target).ready()
@@ -90,6 +90,7 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
         one.until_count("conversation_updated", 9 + number)
     assert one.messages()[-10:] == [f"{number}" for number in range(10)]
     assert streams.count() == 21
+    monkeypatch.setattr(streams._senders, "_send_timeout", 0.1)
     eventually(lambda: streams.count() == 1)
     eventually(lambda: streams.threads() == MOVING)
     assert one.error is None
