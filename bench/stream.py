@@ -27,6 +27,7 @@ from bench.watchers import Watchers, watchers
 
 WATCH = "/recollect.v1.ConversationService/StreamUpdates"
 _PAUSE = 0.05  # seconds between two events
+_STUCK = 20
 
 
 def at(times: Sequence[float], share: float) -> float:
@@ -87,6 +88,33 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
         f"{streams} subscribers, {events} events of {len(payload)} bytes: append to delivery p50 {at(ours, 0.5):.1f} ms, p99"
         f" {at(ours, 0.99):.1f} ms; bare aio stream p50 {at(base, 0.5):.1f} ms, p99 {at(base, 0.99):.1f} ms;"
         f" ratio p50 {at(ours, 0.5) / at(base, 0.5):.2f}, p99 {at(ours, 0.99) / at(base, 0.99):.2f}",
+        flush=True,
+    )
+
+
+def stuck(service: Service, target: str, streams: int, events: int) -> None:
+    """The same while twenty others do not read what they are sent, until the server cancels them."""
+    ask = api.StreamUpdatesRequest(cursor=service.append().cursor, conversation_ids=[service.conversation]).SerializeToString()
+    with watchers(target, WATCH, ask, streams) as them:
+        them.heard(streams)
+        alone = deliveries(streams, events, them, service.append)
+        channels = [grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(_STUCK)]
+        calls = [ConversationServiceStub(channel).StreamUpdates(api.StreamUpdatesRequest()) for channel in channels]
+        time.sleep(1)
+        other = service.stub.Create(api.CreateRequest(channel="web")).conversation.id
+        large = message_pb2.Message(role=message_pb2.ROLE_USER, content="x" * 1_000_000)
+        for _ in range(8):
+            service.stub.AppendTurn(api.AppendTurnRequest(conversation_id=other, messages=[large]))
+        time.sleep(0.5)  # until what lies between is full
+        beside = deliveries(streams, events, them, service.append)
+        for call in calls:
+            call.cancel()
+        for channel in channels:
+            channel.close()
+    print(
+        f"{streams} subscribers, {_STUCK} others stuck: p50 {at(beside, 0.5):.1f} ms, p99 {at(beside, 0.99):.1f} ms; none stuck:"
+        f" p50 {at(alone, 0.5):.1f} ms, p99 {at(alone, 0.99):.1f} ms; ratio p50 {at(beside, 0.5) / at(alone, 0.5):.2f}, p99"
+        f" {at(beside, 0.99) / at(alone, 0.99):.2f}",
         flush=True,
     )
 
@@ -193,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with recollect(data) as (target, server):
                 service = Service(target)
                 latency(service, target, plain, chosen.few, chosen.events)
+                stuck(service, target, chosen.few, min(chosen.events, 80))
                 rate(service, target, chosen.few, chosen.rounds, chosen.calls)
                 memory(service, target, server, plain, chosen.many, max(3, chosen.events // 30))
                 service.channel.close()

@@ -96,7 +96,7 @@ def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) 
 def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
     stream.main(["--few", "2", "--many", "3", "--events", "2", "--missed", "20", "--rounds", "1", "--calls", "16"])
     said = capsys.readouterr().out
-    for words in ("2 subscribers, 2 events of ", "2 subscribers of everything: ", "KiB each", "20 missed updates of "):
+    for words in ("2 subscribers, 2 events of ", "20 others stuck: ", "2 subscribers of everything: ", "KiB each", "20 missed"):
         assert words in said
 
 

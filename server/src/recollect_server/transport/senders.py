@@ -14,8 +14,9 @@ from typing import Protocol
 
 _MOVING = 3
 _MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
-_BLOCKED = 0.03  # seconds that a send takes no longer than if the caller reads
-_TICK = 0.02
+_BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
+_TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to
+_IDLE_TICK = 0.05
 
 
 class Scheduled(Protocol):
@@ -146,7 +147,10 @@ class Senders:
                     return
                 now = time.monotonic()
                 blocked = sorted((s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since)
-                for _ in range(min(_MOVING - (len(self._senders) - len(blocked)), _MOST - len(self._senders))):
+                moving = len(self._senders) - len(blocked)
+                # Where none moves, as many again: those that are stuck often come together.
+                wanted = len(self._senders) if not moving and self._ready else _MOVING - moving
+                for _ in range(min(wanted, _MOST - len(self._senders))):
                     self._start()
                 stuck = [s.stream for s in blocked if s.blocked(now, self._send_timeout) or self._impatient]
                 if not stuck and len(self._senders) >= _MOST and len(blocked) == len(self._senders):
@@ -154,4 +158,4 @@ class Senders:
             for stream in stuck:
                 if stream is not None:
                     stream.cancel()
-            time.sleep(_TICK)
+            time.sleep(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from recollect.v1 import update_pb2 as pb
 
 from recollect_server.domain import update as domain
-from recollect_server.transport.convert import conversation_to, message_to, timestamp
+from recollect_server.transport.convert import conversation_to, fill_conversation, fill_message, timestamp
 
 _MOST_BYTES = 1 << 20  # in one element of a stream with several updates: callers take 4 MiB where they say nothing
 
@@ -20,15 +20,17 @@ def encode(update: domain.Update) -> bytes:
         case domain.ConversationLoaded(conversation, messages, has_more):
             value.conversation_loaded.SetInParent()
             if conversation is not None:
-                value.conversation_loaded.conversation.CopyFrom(conversation_to(conversation))
-                value.conversation_loaded.messages.extend(message_to(message) for message in messages)
+                fill_conversation(value.conversation_loaded.conversation, conversation)
+                for message in messages:
+                    fill_message(value.conversation_loaded.messages.add(), message)
                 value.conversation_loaded.has_more = has_more
                 value.conversation_loaded.compression_summary = conversation.compression_summary
         case domain.Created(conversation):
-            value.conversation_created.conversation.CopyFrom(conversation_to(conversation))
+            fill_conversation(value.conversation_created.conversation, conversation)
         case domain.Updated(conversation, messages, draft_id):
-            value.conversation_updated.conversation.CopyFrom(conversation_to(conversation))
-            value.conversation_updated.messages.extend(message_to(message) for message in messages)
+            fill_conversation(value.conversation_updated.conversation, conversation)
+            for message in messages:
+                fill_message(value.conversation_updated.messages.add(), message)
             value.conversation_updated.draft_id = draft_id
         case domain.Renamed(title, manually_named, topics):
             value.conversation_renamed.CopyFrom(pb.ConversationRenamed(title=title, manually_named=manually_named, topics=topics))
