@@ -1,16 +1,20 @@
 """The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of server."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
+import grpc.aio
 
 THREADS = 32
 ECHO = "/bench.Echo/Echo"
+FANOUT_WATCH = "/bench.Fanout/Watch"
+FANOUT_PUBLISH = "/bench.Fanout/Publish"
 
 
 @contextmanager
@@ -26,6 +30,13 @@ def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, subprocess.Pop
 def echo() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server that answers every call with its request."""
     server = subprocess.Popen([sys.executable, "-m", "bench.servers"], stdout=subprocess.PIPE, text=True)
+    yield from _until_stopped(server)
+
+
+@contextmanager
+def fanout() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A grpc.aio server with streams. What is published goes to all of them; one that asks for it gets so many of its request."""
+    server = subprocess.Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=subprocess.PIPE, text=True)
     yield from _until_stopped(server)
 
 
@@ -60,5 +71,44 @@ def _serve_echo() -> None:
     server.wait_for_termination()
 
 
+async def _serve_fanout() -> None:
+    watching: set[asyncio.Queue[bytes]] = set()
+
+    async def watch(request: bytes, _context: object) -> AsyncIterator[bytes]:
+        if request:
+            for _ in range(int.from_bytes(request[:4], "big")):
+                yield request[4:]
+            return
+        mine: asyncio.Queue[bytes] = asyncio.Queue()
+        watching.add(mine)
+        try:
+            yield b"ready"
+            while True:
+                yield await mine.get()
+        finally:
+            watching.discard(mine)
+
+    async def publish(request: bytes, _context: object) -> bytes:
+        for queue in watching:
+            queue.put_nowait(request)
+        return b""
+
+    # Without the limits a burst of more than a thousand streams is refused at random.
+    limits = [("grpc.server.max_pending_requests", 20_000), ("grpc.server.max_pending_requests_hard_limit", 30_000)]
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Watch": grpc.unary_stream_rpc_method_handler(watch),
+        "Publish": grpc.unary_unary_rpc_method_handler(publish),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Fanout", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"fanout listens on 127.0.0.1:{port} ", flush=True)
+    await server.wait_for_termination()
+
+
 if __name__ == "__main__":
-    _serve_echo()
+    if sys.argv[1:] == ["fanout"]:
+        asyncio.run(_serve_fanout())
+    else:
+        _serve_echo()

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import corpus, load, recall, search, start
+from bench import corpus, drops, load, recall, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -91,3 +91,15 @@ def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) -> None:
     corpus.main(["--messages", "30", "--data-dir", str(tmp_path / "data")])
     assert list((tmp_path / "data" / "default" / "conversations").glob("conv-*.jsonl"))
+
+
+def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    stream.main(["--few", "2", "--many", "3", "--events", "2", "--missed", "20", "--rounds", "1", "--calls", "16"])
+    said = capsys.readouterr().out
+    for words in ("2 subscribers, 2 events of ", "20 others stuck: ", "2 subscribers of everything: ", "KiB each", "20 missed"):
+        assert words in said
+
+
+def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drops.soak(tmp_path / "data", 1.0)
+    assert "0 messages lost, 0 repeated" in capsys.readouterr().out

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import structlog
 
-from recollect_server.domain.time import Clock, system_clock
+from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.jobs.index_keeper import IndexKeeper
+from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
+from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -23,6 +25,8 @@ from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
+from recollect_server.transport.streams import StreamLimits, Streams
+from recollect_server.transport.updates import encode
 
 log = structlog.get_logger("recollect.app")
 
@@ -86,11 +90,26 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         writer = TranscriptWriter(sync=settings.durability == "fsync")
         space = Space(folder, writer, recovered.index, clock)
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
-        working = WorkingContext(space, WorkingLimits(settings.max_working_turns, settings.max_working_tokens))
+        pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
+        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
+        live = LiveUpdates(
+            space,
+            working_limits,
+            encode,
+            draft_timeout=milliseconds(settings.draft_timeout),
+            max_draft=settings.max_message_bytes,
+        )
+        streams = Streams(live, StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()))
+        stops += (pruner.stop, streams.stop)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
-                    Conversations(space), working, Limits(settings.max_message_bytes, settings.max_batch_bytes), clock
+                    Conversations(space),
+                    WorkingContext(space, working_limits),
+                    live,
+                    streams,
+                    Limits(settings.max_message_bytes, settings.max_batch_bytes),
+                    clock,
                 ),
                 "RecallService": RecallHandlers(Recall(space)),
             },
@@ -105,6 +124,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         )
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+        stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
     except BaseException:
         for stop in reversed(stops):
             stop()

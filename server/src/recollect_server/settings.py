@@ -73,6 +73,11 @@ class Settings(BaseSettings):
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
+    update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
+    max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
+    max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
+    heartbeat: Duration = Field(timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor")
+    draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

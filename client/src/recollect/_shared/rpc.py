@@ -23,7 +23,10 @@ class Method(Generic[Request, Response]):
         self.path = f"/{service.full_name}/{name}"
         self.serialize: Callable[[Request], bytes] = request.SerializeToString
         self.parse: Callable[[bytes], Response] = response.FromString
-        self.changes_nothing = descriptor.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
+        level = descriptor.GetOptions().idempotency_level
+        self.changes_nothing = level == MethodOptions.NO_SIDE_EFFECTS
+        self.has_own_key = level == MethodOptions.IDEMPOTENT and "request_id" not in request.DESCRIPTOR.fields_by_name
+        """Whether the server knows a second time by other fields, as PublishDelta's `offset`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +39,6 @@ class Call(Generic[Request, Response, Answer]):
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether a second time does no harm: it changes nothing, or the server knows it by its `request_id`."""
-        return self.method.changes_nothing or bool(getattr(self.request, "request_id", ""))
+        """Whether a second time does no harm: it changes nothing, or the server knows it by its `request_id` or key of its own."""
+        method = self.method
+        return method.changes_nothing or method.has_own_key or bool(getattr(self.request, "request_id", ""))

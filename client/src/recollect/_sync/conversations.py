@@ -5,6 +5,7 @@ from datetime import datetime
 
 from recollect._shared.calls import conversations as calls
 from recollect._sync.invoker import Invoker
+from recollect._sync.watch import Watch
 from recollect._types.conversation import (
     AppendedTurn,
     Conversation,
@@ -142,6 +143,46 @@ class Conversations:
         """
         call = calls.append_turn(conversation_id, messages, expected_turn, draft_id, request_id)
         return self._invoker.run(call, timeout)
+
+    def watch(
+        self,
+        *,
+        conversation_ids: Iterable[str] | None = None,
+        channels: Iterable[str] | None = None,
+        cursor: str | None = None,
+        max_turns: int | None = None,
+    ) -> Watch:
+        """Live updates: first the newest conversations and the newest turns of the first one, then every change, in order.
+
+        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. The connection
+        is made again when it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed, a
+        `ConversationList` comes that is marked `reset`: it replaces everything known.
+
+        >>> for update in client.conversations.watch(channels=["web"]):
+        ...     if isinstance(update.kind, ConversationUpdated):
+        ...         print(update.conversation_id, update.kind.messages)
+        """
+        return Watch(self._invoker, calls.watch(conversation_ids, channels, cursor, max_turns))
+
+    def publish_delta(
+        self,
+        conversation_id: str,
+        draft_id: str,
+        offset: int,
+        text: str = "",
+        *,
+        done: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Passes on the next part of an answer that is still being written, to those who watch. It is never stored.
+
+        `offset` is how many characters of the draft come before `text`. The answer itself is stored by `append_turn`, with
+        the same `draft_id`, which is one that no answer of the conversation had before.
+
+        >>> client.conversations.publish_delta(conversation_id, "answer-7", 0, "The disk is ")
+        >>> client.conversations.publish_delta(conversation_id, "answer-7", 12, "97 % full.", done=True)
+        """
+        self._invoker.run(calls.publish_delta(conversation_id, draft_id, offset, text, done), timeout)
 
     def switch(
         self,

@@ -1,14 +1,14 @@
 """Runs calls: sends each, waits and sends it again where that is safe, and turns failures into exceptions."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 import grpc
 
 from recollect._shared import channel
 from recollect._shared.failures import failure
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout
-from recollect._shared.rpc import Answer, Call, Request, Response
+from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import ClientClosed, RecollectError
 
 
@@ -26,20 +26,30 @@ class Invoker:
         self.target = channel.checked_target(target)
         self._timeout = checked_timeout(timeout)
         self._metadata = channel.call_metadata(token)
-        self._retry = retry
-        self._sleep = sleep
+        self.retry = retry
+        self.sleep = sleep
         self._closed = False
         self._channel = grpc.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
 
     def run(self, call: Call[Request, Response, Answer], timeout: float | None) -> Answer:
         """Sends the call, again where that is safe and may help, and answers in plain types."""
-        attempts = Attempts(call, self._timeout if timeout is None else checked_timeout(timeout), self._retry)
+        attempts = Attempts(call, self._timeout if timeout is None else checked_timeout(timeout), self.retry)
         while True:
             outcome = self._attempt(call, attempts.time_left())
             if not isinstance(outcome, RecollectError):
                 return call.read(outcome)
-            self._sleep(attempts.delay_after(outcome))
+            self.sleep(attempts.delay_after(outcome))
+
+    def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
+        """Opens a stream. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this client is closed")
+        try:
+            opened = self._channel.unary_stream(method.path, method.serialize, method.parse)
+            return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
+        except ValueError as error:  # as below
+            raise ClientClosed(str(error)) from None
 
     def close(self) -> None:
         """Ends the connection and what runs over it. A second time does nothing."""
@@ -62,3 +72,25 @@ class Invoker:
         if method.path not in self._methods:
             self._methods[method.path] = self._channel.unary_unary(method.path, method.serialize, method.parse)
         return self._methods[method.path]
+
+
+class Stream(Generic[Response]):
+    """What a server sends, one after the other."""
+
+    def __init__(self, call: Any, closed: Callable[[], bool]) -> None:
+        self._call = call
+        self._closed = closed
+
+    def read(self) -> Response | None:
+        """The next one; None at the end. Raises RecollectError, ClientClosed."""
+        try:
+            response: Response | None = next(self._call, None)
+        except grpc.RpcError as error:
+            if self._closed():
+                raise ClientClosed("this client was closed") from None
+            raise failure(error) from None
+        return response
+
+    def cancel(self) -> None:
+        """Ends it."""
+        self._call.cancel()

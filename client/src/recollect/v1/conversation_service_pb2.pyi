@@ -451,12 +451,18 @@ class StreamUpdatesRequest(_message.Message):
     CHANNELS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     MAX_TURNS_FIELD_NUMBER: _builtins.int
+    MAX_BATCH_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it, or
-    the index was rebuilt since, the stream begins with a snapshot that is marked `reset`.
+    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
+    (settings `update_retention` and `max_updates`), or the index was rebuilt since, the stream begins with a snapshot that
+    is marked `reset`.
     """
     max_turns: _builtins.int
-    """How many turns of the newest conversation the snapshot holds. 0 means 20. Not negative."""
+    """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`). Not negative."""
+    max_batch: _builtins.int
+    """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
+    counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner.
+    """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only of these conversations, at most 1000. Unset means all, those that begin later too."""
@@ -472,10 +478,11 @@ class StreamUpdatesRequest(_message.Message):
         channels: _abc.Iterable[_builtins.str] | None = ...,
         cursor: _builtins.str = ...,
         max_turns: _builtins.int = ...,
+        max_batch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "max_turns", b"max_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "max_batch", b"max_batch", "max_turns", b"max_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -483,23 +490,31 @@ Global___StreamUpdatesRequest: _TypeAlias = StreamUpdatesRequest  # noqa: Y015
 
 @_typing.final
 class StreamUpdatesResponse(_message.Message):
-    """One element of the stream."""
+    """One element of the stream. A heartbeat comes when nothing else did for a while (setting `heartbeat`), and to those who
+    came with a cursor once they have what they missed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     UPDATE_FIELD_NUMBER: _builtins.int
+    FOLLOWING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def update(self) -> _update_pb2.Update:
         """What happened."""
+
+    @_builtins.property
+    def following(self) -> _containers.RepeatedCompositeFieldContainer[_update_pb2.Update]:
+        """What happened after it, in order, as if each came in an element of its own. Empty unless `max_batch` asks for it."""
 
     def __init__(
         self,
         *,
         update: _update_pb2.Update | None = ...,
+        following: _abc.Iterable[_update_pb2.Update] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["update", b"update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["following", b"following", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -519,13 +534,17 @@ class PublishDeltaRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     draft_id: _builtins.str
-    """The caller's id of this draft, unique in its conversation. 1 to 128 characters. Required."""
+    """The caller's id of this draft, unique in its conversation. 1 to 128 characters. Required. One that AppendTurn completed
+    is refused.
+    """
     offset: _builtins.int
     """How many characters (Unicode code points) of the draft come before `text`: a part sent twice is told by it. Not
-    negative. A gap is refused.
+    negative. A gap is refused, and so is other text than the draft has there; but 0 with other text begins anew.
     """
     text: _builtins.str
-    """The next part of the text. May be empty with `done`."""
+    """The next part of the text. May be empty with `done`. The draft may be as long as a message (setting
+    `max_message_bytes`, in characters). One that nothing is added to for a minute (setting `draft_timeout`) is dropped.
+    """
     done: _builtins.bool
     """True with the last part. The messages themselves are stored by AppendTurn with the same `draft_id`."""
     def __init__(

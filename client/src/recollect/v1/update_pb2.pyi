@@ -46,7 +46,9 @@ class Update(_message.Message):
     MESSAGE_DELTA_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """The position after this update, to come back with. Opaque. Unset in message_delta, which is not part of the log."""
+    """The position after this update, to come back with. Opaque. Unset in message_delta, which is not part of the log, and in
+    conversation_list: a snapshot is complete with conversation_loaded.
+    """
     conversation_id: _builtins.str
     """The conversation it is about. Unset in conversation_list and heartbeat."""
     reset: _builtins.bool

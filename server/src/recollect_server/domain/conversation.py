@@ -116,11 +116,20 @@ class MetaUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitSuggested:
+    """It seems to be about several things, which could have these titles. Nobody splits it automatically."""
+
+    reason: str
+    titles: tuple[str, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated
+Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested
 Content = Began | Message | Event | Unknown
 
 
@@ -162,7 +171,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case Unknown():
+        case SplitSuggested() | Unknown():
             return before
 
 

@@ -10,6 +10,8 @@ RecollectError
 ├── StorageUnavailable      the disk refused; try again
 ├── IndexUnavailable        the index cannot answer; try again
 ├── DeadlineExceeded        a query took too long
+├── TooManySubscribers      as many as the server takes are connected
+├── Stopping                the server stops
 └── NotYetImplemented
 """
 
@@ -99,6 +101,22 @@ class IndexUnavailable(RecollectError):
 
 class DeadlineExceeded(RecollectError):
     """A query took longer than allowed."""
+
+
+class TooManySubscribers(RecollectError):
+    """As many subscribers as the server takes are connected. One more may be taken later."""
+
+    def __init__(self, most: int, retry_after_ms: int = 1000) -> None:
+        super().__init__(f"{most} subscribers are connected, and no more are taken")
+        self.retry_after_ms = retry_after_ms
+
+
+class Stopping(RecollectError):
+    """The server stops. Whoever watches comes back with the last cursor."""
+
+    def __init__(self, retry_after_ms: int = 100) -> None:
+        super().__init__("the server stops: come back with the last cursor")
+        self.retry_after_ms = retry_after_ms
 
 
 class NotYetImplemented(RecollectError):

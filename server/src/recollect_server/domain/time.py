@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 Clock = Callable[[], int]
@@ -17,6 +17,11 @@ _LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that 
 def system_clock() -> int:
     """The machine's clock in milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def milliseconds(duration: timedelta) -> int:
+    """A duration in milliseconds."""
+    return duration // timedelta(milliseconds=1)
 
 
 def to_text(milliseconds: int) -> str:

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -55,6 +56,8 @@ class Space:
         self.behind = Behind()
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self.locks = StripedLocks()
+        self.on_index: Callable[[Index], None] = _nothing
+        """Called with each index that is used after the first, while nobody writes."""
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
         self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
@@ -185,6 +188,7 @@ class Space:
             self._retired.append(self.index)
             self.index = index
             self._heads.clear()
+            self.on_index(index)
 
     def close_index(self) -> None:
         """Closes the index, and those used before it. No call may be under way."""
@@ -280,3 +284,7 @@ class Space:
         self.behind.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
+
+
+def _nothing(_: Index) -> None:
+    """Nobody is to be told."""

@@ -6,6 +6,8 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
+from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.streaming.log import Interest
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.checks import Checks, Limits
@@ -18,20 +20,34 @@ from recollect_server.transport.convert import (
     party_from,
     timestamp,
 )
+from recollect_server.transport.handling import Send
 from recollect_server.transport.pages import place_of, token_of
+from recollect_server.transport.streams import Streams
 
 _MAX_SUMMARY = 1 << 20
 _MAX_ABBREVIATION = 16 * 1024
 _MAX_TURNS = 1000
 _MAX_CHANNELS = 64
+_MAX_CONVERSATIONS = 1000
+_MAX_BATCH = 1000
 
 
 class ConversationHandlers:
     """The handlers of ConversationService. What is not here is not built yet."""
 
-    def __init__(self, conversations: Conversations, working_context: WorkingContext, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        working_context: WorkingContext,
+        live: LiveUpdates,
+        streams: Streams,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
         self._conversations = conversations
         self._working_context = working_context
+        self._live = live
+        self._streams = streams
         self._limits = limits
         self._clock = clock
 
@@ -67,10 +83,7 @@ class ConversationHandlers:
         """A page of conversations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
-        if len(request.channels) > _MAX_CHANNELS:
-            checks.refuse("channels", f"has {len(request.channels)} entries; at most {_MAX_CHANNELS} are allowed")
-        for index, channel in enumerate(request.channels[:_MAX_CHANNELS]):
-            checks.label(f"channels[{index}]", channel, required=True)
+        _check_channels(checks, list(request.channels))
         checks.topics("topics", list(request.topics), most=64)
         checks.party("party", request.party)
         checks.span(
@@ -144,6 +157,36 @@ class ConversationHandlers:
         for message in appended.messages:
             fill_message(answer.messages.add(), message)
         return answer
+
+    def StreamUpdates(self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send) -> None:
+        """Opens a stream of live updates."""
+        checks = Checks()
+        if len(request.conversation_ids) > _MAX_CONVERSATIONS:
+            count = len(request.conversation_ids)
+            checks.refuse("conversation_ids", f"has {count} entries; at most {_MAX_CONVERSATIONS} are allowed")
+        for index, name in enumerate(request.conversation_ids[:_MAX_CONVERSATIONS]):
+            checks.conversation_id(f"conversation_ids[{index}]", name)
+        _check_channels(checks, list(request.channels))
+        checks.not_negative("max_turns", request.max_turns)
+        checks.not_negative("max_batch", request.max_batch)
+        checks.done()
+        interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
+        turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
+        self._streams.open(interest, request.cursor, turns, batch, context, send)
+
+    def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
+        """Passes on more text of an unfinished answer."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.text("draft_id", request.draft_id, least=1, most=128)
+        checks.not_negative("offset", request.offset)
+        if "\0" in request.text:
+            checks.refuse("text", "holds the character NUL")
+        elif not request.text and not request.done:
+            checks.refuse("text", "is empty, and the draft is not done")
+        checks.done()
+        self._live.publish(request.conversation_id, request.draft_id, request.offset, request.text, done=request.done)
+        return api.PublishDeltaResponse()
 
     def Switch(self, request: api.SwitchRequest, context: grpc.ServicerContext) -> api.SwitchResponse:
         """Leaves one conversation and loads another."""
@@ -240,6 +283,13 @@ def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged
+
+
+def _check_channels(checks: Checks, channels: list[str]) -> None:
+    if len(channels) > _MAX_CHANNELS:
+        checks.refuse("channels", f"has {len(channels)} entries; at most {_MAX_CHANNELS} are allowed")
+    for index, channel in enumerate(channels[:_MAX_CHANNELS]):
+        checks.label(f"channels[{index}]", channel, required=True)
 
 
 def _check_bytes(checks: Checks, name: str, value: str, most: int) -> None:

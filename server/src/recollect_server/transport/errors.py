@@ -43,6 +43,11 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.IndexUnavailable(retry_after_ms=wait):
             reason = "ERROR_REASON_INDEX_UNAVAILABLE"
             return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))
+        case errors.TooManySubscribers(retry_after_ms=wait):
+            reason = "ERROR_REASON_TOO_MANY_SUBSCRIBERS"
+            return status(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, str(error), details=(_retry(wait),))
+        case errors.Stopping(retry_after_ms=wait):
+            return _with_details(grpc.StatusCode.UNAVAILABLE, str(error), _retry(wait))
         case errors.DeadlineExceeded():
             return status(grpc.StatusCode.DEADLINE_EXCEEDED, "ERROR_REASON_DEADLINE_EXCEEDED", str(error))
         case errors.NotYetImplemented(method=method):
@@ -77,8 +82,12 @@ def status(
 ) -> status_pb2.Status:
     """A status with ErrorInfo. `reason` is a name of `enum ErrorReason` (else ValueError)."""
     ErrorReason.Value(reason)
+    return _with_details(code, text, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata or {}), *details)
+
+
+def _with_details(code: grpc.StatusCode, text: str, *details: ProtoMessage) -> status_pb2.Status:
     answer = status_pb2.Status(code=code.value[0], message=text)
-    for detail in (error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata or {}), *details):
+    for detail in details:
         packed = any_pb2.Any()
         packed.Pack(detail)
         answer.details.append(packed)

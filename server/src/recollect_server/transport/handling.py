@@ -23,7 +23,10 @@ from recollect_server.transport.wire import first_not_utf8
 
 log = structlog.get_logger("recollect.calls")
 
-Handler = Callable[[Any, grpc.ServicerContext], ProtoMessage]
+Handler = Callable[[Any, grpc.ServicerContext], ProtoMessage | None]
+Send = Callable[[bytes | None], None]
+"""Sends one element of a stream and waits until it is on its way; None ends the stream."""
+StreamHandler = Callable[[Any, grpc.ServicerContext, Send], None]
 
 
 class Malformed:
@@ -51,6 +54,27 @@ def unary(
     return grpc.unary_unary_rpc_method_handler(
         call, request_deserializer=_reader(request_type), response_serializer=lambda answer: answer.SerializeToString()
     )
+
+
+def streaming(
+    method: MethodDescriptor, request_type: type[ProtoMessage], handler: StreamHandler, pool: ThreadPoolExecutor
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The handler of a streaming method, within the door. It opens the stream and returns: no thread waits for the stream.
+
+    What is sent is bytes already.
+    """
+    name = f"{method.containing_service.name}.{method.name}"
+
+    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
+        began = time.perf_counter()
+        _, failed = _run(name, lambda request, context: handler(request, context, send), request, context)
+        _log(name, request, None, failed, time.perf_counter() - began)
+        if failed is not None:
+            context.abort_with_status(rpc_status.to_status(failed))
+
+    call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio is told that it returns at once
+    call.experimental_thread_pool = pool  # type: ignore[attr-defined]
+    return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type), response_serializer=None)
 
 
 def stream_not_built(method: MethodDescriptor, request_type: type[ProtoMessage]) -> "grpc.RpcMethodHandler[Any, Any]":

@@ -18,7 +18,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
-from recollect_server.transport.handling import stream_not_built, unary
+from recollect_server.transport.handling import stream_not_built, streaming, unary
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
@@ -44,6 +44,8 @@ class ServerOptions:
     write_threads: int
     max_request_bytes: int
     reflection: bool
+    keepalive_ms: int = 30_000
+    """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
 
 
 class Server:
@@ -64,9 +66,14 @@ class Server:
                 ("grpc.so_reuseport", 0),  # else a second server binds the same port and takes half of the calls
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-                ("grpc.keepalive_time_ms", 60_000),
-                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.keepalive_time_ms", options.keepalive_ms),
+                ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
+                # Without it a peer that is frozen, with its connection open, is noticed a minute later than the keepalive says.
+                ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
                 ("grpc.keepalive_permit_without_calls", 1),
+                # A thousand subscribers that come back at once are not refused at random.
+                ("grpc.server.max_pending_requests", 20_000),
+                ("grpc.server.max_pending_requests_hard_limit", 30_000),
             ],
         )
         for service in SERVICES:
@@ -109,10 +116,13 @@ class Server:
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
-            if method.server_streaming:
+            handler = getattr(handlers, method.name, None)
+            if not method.server_streaming:
+                methods[method.name] = unary(method, request_type, handler, self._pool_for(method))
+            elif handler is None:
                 methods[method.name] = stream_not_built(method, request_type)
             else:
-                methods[method.name] = unary(method, request_type, getattr(handlers, method.name, None), self._pool_for(method))
+                methods[method.name] = streaming(method, request_type, handler, self._pool)
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:

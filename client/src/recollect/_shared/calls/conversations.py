@@ -25,6 +25,8 @@ _GET = Method(_SERVICE, "Get", pb.GetRequest, pb.GetResponse)
 _LIST = Method(_SERVICE, "List", pb.ListRequest, pb.ListResponse)
 _LOAD = Method(_SERVICE, "Load", pb.LoadRequest, pb.LoadResponse)
 _APPEND_TURN = Method(_SERVICE, "AppendTurn", pb.AppendTurnRequest, pb.AppendTurnResponse)
+_STREAM_UPDATES = Method(_SERVICE, "StreamUpdates", pb.StreamUpdatesRequest, pb.StreamUpdatesResponse)
+_PUBLISH_DELTA = Method(_SERVICE, "PublishDelta", pb.PublishDeltaRequest, pb.PublishDeltaResponse)
 _SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
 _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
 _SET_MODEL = Method(_SERVICE, "SetModel", pb.SetModelRequest, pb.SetModelResponse)
@@ -32,6 +34,9 @@ _RECORD_COMPRESSION = Method(_SERVICE, "RecordCompression", pb.RecordCompression
 _RECORD_ABBREVIATION = Method(_SERVICE, "RecordAbbreviation", pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse)
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
+_BATCH = 1000  # updates in one element of a stream, where so many wait
+
+WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, None]
 ListCall = Call[pb.ListRequest, pb.ListResponse, ConversationPage]
 
 
@@ -134,6 +139,31 @@ def append_turn(
         request_id=parts.request_id(request_id),
     )
     return Call(_APPEND_TURN, request, read.appended)
+
+
+def watch(
+    conversation_ids: Iterable[str] | None, channels: Iterable[str] | None, cursor: str | None, max_turns: int | None
+) -> WatchCall:
+    """StreamUpdates: the first connection of a watch."""
+    request = fill(
+        pb.StreamUpdatesRequest(),
+        conversation_ids=conversation_ids,
+        channels=channels,
+        cursor=cursor,
+        max_turns=max_turns,
+        max_batch=_BATCH,
+    )
+    return Call(_STREAM_UPDATES, request, lambda _: None)
+
+
+def publish_delta(
+    conversation_id: str, draft_id: str, offset: int, text: str, done: bool
+) -> Call[pb.PublishDeltaRequest, pb.PublishDeltaResponse, None]:
+    """PublishDelta."""
+    request = fill(
+        pb.PublishDeltaRequest(), conversation_id=conversation_id, draft_id=draft_id, offset=offset, text=text, done=done
+    )
+    return Call(_PUBLISH_DELTA, request, lambda _: None)
 
 
 def switch(

@@ -33,6 +33,7 @@ class Filter:
     updated_before: int | None = None
     title: str = ""
     conversation_id: str = ""
+    conversation_ids: tuple[str, ...] = ()
 
     def where(self) -> tuple[str, list[Any]]:
         """A condition over `conversations c`, and its values."""
@@ -45,6 +46,8 @@ class Filter:
 
         if self.conversation_id:
             add("c.id = ?", self.conversation_id)
+        if self.conversation_ids:
+            add("c.id IN (SELECT value FROM json_each(?))", orjson.dumps(self.conversation_ids).decode())
         if self.channels:
             add(f"c.channel IN ({_marks(self.channels)})", *self.channels)
         if self.topics:

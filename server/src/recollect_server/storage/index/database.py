@@ -8,13 +8,14 @@ Whoever reads first waits until everything that was put in before is taken in. S
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.migrations import migrate
 from recollect_server.storage.points import reach
 
@@ -24,29 +25,34 @@ _BATCH = 256  # documents in one transaction at the most
 _MAX_WAITING = 32 << 20  # bytes of documents that may wait: more than that, and appends wait with them
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
 _LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
+_LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for its document
 _CRASH_GAP = 1 << 20  # more cursors than can have been given out for updates that a crash took
 
 
 class _Document:
     """What an append adds, and whom to tell if it cannot be taken in."""
 
-    __slots__ = ("build", "cursor", "failed", "size")
+    __slots__ = ("build", "cursor", "failed", "news", "size")
 
-    def __init__(self, build: Callable[[int], str], size: int, cursor: int, failed: Callable[[str], None]) -> None:
+    def __init__(self, build: Callable[[int], str], size: int, cursor: int, failed: Callable[[str], None], news: object) -> None:
         self.build = build
         self.size = size
         self.cursor = cursor
         self.failed = failed
+        self.news = news
 
 
 class _Job:
     """A change that its caller waits for."""
 
-    __slots__ = ("alone", "cursor", "done", "error", "result", "work")
+    __slots__ = ("alone", "cursor", "done", "error", "news", "result", "work")
 
-    def __init__(self, work: Callable[[apsw.Connection, int], Any], cursor: int, *, alone: bool) -> None:
+    def __init__(
+        self, work: Callable[[apsw.Connection, int], Any], cursor: int, news: Callable[[], object] | None, *, alone: bool
+    ) -> None:
         self.work = work
         self.cursor = cursor
+        self.news = news
         self.alone = alone
         self.done = threading.Event()
         self.result: Any = None
@@ -59,6 +65,10 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is of a newer version."""
         self.path = path
+        self.tell: Callable[[Sequence[tuple[int, object]]], None] = _unheard
+        """Told, in the writer's thread, what was taken in just now and brought news: the cursor before it, and the news."""
+        self.watched = False
+        """Whether somebody waits for what is told: then documents wait less for company."""
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
         self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
@@ -91,6 +101,10 @@ class Database:
     def read(self) -> apsw.Connection:
         """The reader of this thread. It sees everything that was put in before. Raises IndexUnavailable."""
         self.settle()
+        return self.reader()
+
+    def reader(self) -> apsw.Connection:
+        """The same, without waiting: it sees what is taken in now."""
         connection: apsw.Connection | None = getattr(self._local, "reader", None)
         if connection is None:
             connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -103,31 +117,38 @@ class Database:
             self._local.reader = connection
         return connection
 
-    def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None]) -> int:
+    def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None], news: object = None) -> int:
         """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
 
         `build` makes its text, given the cursor before its own, in the writer's thread: many at once cost less. `failed` is called
-        there too, with the reason, if it cannot be taken in. Returns the cursor of the last of its rows (0: none). Raises
-        IndexUnavailable if nothing is taken in any more.
+        there too, with the reason, if it cannot be taken in; `news` is told (see `tell`) if it is. Returns the cursor of the last
+        of its rows (0: none). Raises IndexUnavailable if nothing is taken in any more.
         """
         with self._changed:
             while self._waiting_size > _MAX_WAITING and not self._stopped:
                 self._wait()
             # The cursors are given out here, in the order in which the documents will be taken in.
-            document = _Document(build, size, self._cursor, failed)
+            document = _Document(build, size, self._cursor, failed, news)
             self._cursor += updates
             self._enqueue(document)
             self._waiting_size += size
             return self._cursor if updates else 0
 
-    def write(self, work: Callable[[apsw.Connection, int], T], *, updates: int = 0, alone: bool = False) -> T:
+    def write(
+        self,
+        work: Callable[[apsw.Connection, int], T],
+        *,
+        updates: int = 0,
+        news: Callable[[], object] | None = None,
+        alone: bool = False,
+    ) -> T:
         """Runs the work in a transaction of its own, after all that was put in before, and returns what it returns.
 
-        It may add so many rows to the update log, and is given the cursor before theirs. `alone` runs it outside of any
-        transaction. Raises IndexUnavailable.
+        It may add so many rows to the update log, and is given the cursor before theirs; `news` says then what is told (see
+        `tell`). `alone` runs it outside of any transaction. Raises IndexUnavailable.
         """
         with self._changed:
-            job = _Job(work, self._cursor, alone=alone)
+            job = _Job(work, self._cursor, news, alone=alone)
             self._cursor += updates
             self._expecting += 1
             self._enqueue(job)
@@ -152,15 +173,15 @@ class Database:
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
         with self._changed:
-            self._cursor += _CRASH_GAP
-            cursor = self._cursor
+            begin = self._cursor
+            end = self._cursor = begin + _CRASH_GAP
+        # Written down: else a start that is killed before it takes anything in would be followed by one that gives them out again.
+        self.write(lambda connection, _: update_log.skip(connection, begin, end))
 
-        def keep(connection: apsw.Connection, _: int) -> None:
-            # Else a start that is killed before it takes anything in would be followed by one that gives the same cursors out.
-            connection.execute("DELETE FROM sqlite_sequence WHERE name = 'updates'")
-            connection.execute("INSERT INTO sqlite_sequence VALUES('updates', ?)", (cursor,))
-
-        self.write(keep)
+    def given_out(self) -> int:
+        """The last cursor that was given out, for a row that is in or will be."""
+        with self._changed:
+            return self._cursor
 
     def settle(self) -> None:
         """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
@@ -227,7 +248,9 @@ class Database:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
             if not self._expecting and not self._stopping:
-                self._changed.wait(_LINGER)  # nobody waits for these: more may come, and cost less together
+                self._changed.wait(
+                    _LINGER_WATCHED if self.watched else _LINGER
+                )  # nobody waits for these: more may come, and cost less together
             batch: list[_Document | _Job] = []
             while self._waiting and len(batch) < _BATCH:
                 if isinstance(item := self._waiting[0], _Job):
@@ -242,6 +265,8 @@ class Database:
         try:
             self._writer.execute(_TAKE_IN, (text,))
             reach("index.taken_in")
+            if told := [(document.cursor, document.news) for document in documents if document.news is not None]:
+                self.tell(told)
         except apsw.Error as error:
             if len(documents) == 1:
                 documents[0].failed(str(error))
@@ -256,6 +281,8 @@ class Database:
             else:
                 self._run_in_transaction(job)
             job.error = None
+            if job.news is not None:
+                self.tell([(job.cursor, job.news())])
         except apsw.Error as error:
             job.error = error
         finally:
@@ -271,6 +298,10 @@ class Database:
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+
+
+def _unheard(_: Sequence[tuple[int, object]]) -> None:
+    """News that nobody is told of."""
 
 
 def _casefold(*texts: object) -> str:

@@ -24,11 +24,13 @@ class IndexFile:
         self._lost = ""
 
     @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
-        """The reader of this thread, for the modules of this package. Raises IndexUnavailable."""
+    def reading(self, *, settled: bool = True) -> Iterator[apsw.Connection]:
+        """The reader of this thread, for the modules of this package. It sees what was added before, or, where `settled` is False,
+        what is taken in now. Raises IndexUnavailable.
+        """
         self._check()
         try:
-            yield self._database.read()
+            yield self._database.read() if settled else self._database.reader()
         except apsw.Error as error:
             if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
                 self._lost = str(error)

@@ -1,19 +1,39 @@
 """What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes in."""
 
 from bisect import bisect_right
-from typing import cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import orjson
 
 from recollect_server.domain.budget import message_tokens
-from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Conversation, MetaUpdated, TitleAssigned
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Compressed,
+    Conversation,
+    Event,
+    MetaUpdated,
+    SplitSuggested,
+    TitleAssigned,
+)
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.turns import message_id, searchable_text
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.transcript.reader import Line
 
-Update = list[object]
+Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
 """A row of the update log: kind, time, first line, last line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What was taken in, for those who watch: the conversation after it, its lines, and its rows of the update log."""
+
+    number: int
+    conversation: Conversation
+    lines: list[Line]
+    updates: list[Update]
 
 
 def document_of(
@@ -63,14 +83,14 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
                     updates[-1][3] = line.sequence
                 else:
                     updates.append([UpdateKind.MESSAGES, time, line.sequence, line.sequence])
-            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated() as content:
+            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated() | SplitSuggested() as content:
                 updates.append([_kind(content), time, line.sequence, line.sequence])
             case _:
                 pass
     return updates
 
 
-def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated) -> UpdateKind:
+def _kind(content: Began | Event) -> UpdateKind:
     match content:
         case Began():
             return UpdateKind.CREATED
@@ -82,6 +102,8 @@ def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdate
             return UpdateKind.ABBREVIATION
         case MetaUpdated():
             return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
+        case SplitSuggested():
+            return UpdateKind.SPLIT
 
 
 def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:

@@ -14,9 +14,9 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Stored
-from recollect_server.storage.index.file import IndexFile
-from recollect_server.storage.index.incoming import document_of, updates_of
+from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
+from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.search import Found, Scope
@@ -29,7 +29,7 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index(IndexFile):
+class Index(IndexLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
@@ -52,7 +52,7 @@ class Index(IndexFile):
             self._seen = requests.all_seen(connection)
             last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'conversations'").get
             self._numbers = itertools.count(max(int(last or 0), self._numbers_after) + 1)
-            self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
+            self._read_epoch(connection)
 
     def last_number(self) -> int:
         """No conversation has a higher number than this."""
@@ -88,7 +88,7 @@ class Index(IndexFile):
     def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
         """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
         with self.reading() as connection:
-            found = turns.tail(
+            return turns.context(
                 connection,
                 number,
                 before_turn=before_turn,
@@ -96,10 +96,6 @@ class Index(IndexFile):
                 max_turns=max_turns,
                 max_tokens=max_tokens,
             )
-            if found:
-                return found, turns.has_before(connection, number, found[0][0])
-            # Nothing to show: everything there is lies before.
-            return found, after_turn > 0 and turns.count(connection, number) > 0
 
     def turn_places(self, number: int, first: int, last: int) -> list[Place]:
         """Where the messages of these turns are."""
@@ -120,10 +116,6 @@ class Index(IndexFile):
         """Where the newest message of a conversation is, with its turn and its time."""
         with self.reading() as connection:
             return turns.newest(connection, number)
-
-    def cursor_text(self, cursor: int) -> str:
-        """A position in the update log as callers see it: bound to this index."""
-        return f"{self.epoch}-{cursor}" if cursor else ""
 
     # Search -------------------------------------------------------------------------------------------------------------
 
@@ -201,7 +193,8 @@ class Index(IndexFile):
                 self._seen.add(line.entry.stamp.request_id)
         updates = updates_of(lines, time) if log else []
         build = partial(document_of, own, before, after, lines, updates)
-        cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed)
+        news = Added(own, after, lines, updates) if updates else None
+        cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed, news)
         reach("index.put")
         self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
@@ -231,8 +224,11 @@ class Index(IndexFile):
 
     def begin_removal(self, number: int, conversation_id: str, time: int) -> Removed:
         """Takes the conversation itself out: nobody finds it any more. Its messages follow with `remove_messages`."""
+        rows: list[updates.Row] = []
 
         def job(connection: apsw.Connection, cursor: int) -> Removed:
+            channel = connection.execute("SELECT channel FROM conversations WHERE number = ?", (number,)).get
+            rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
             conversations.remove(connection, number)
             removed = {
                 "conversations": 1,
@@ -240,10 +236,10 @@ class Index(IndexFile):
                 "requests": requests.remove(connection, conversation_id),
             }
             connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
-            updates.add_deleted(connection, cursor + 1, number, conversation_id, time)
+            updates.add_deleted(connection, rows[-1])
             return removed
 
-        removed = self._database.write(job, updates=1)
+        removed = self._database.write(job, updates=1, news=lambda: rows[-1])
         self._lengths.remove(number)
         return removed
 
@@ -278,10 +274,6 @@ class Index(IndexFile):
     def settle(self) -> None:
         """Waits until everything that was added before is taken in, or was refused and its `failed` called."""
         self._database.settle()
-
-    def skip_cursors(self) -> None:
-        """Leaves out the cursors that may have been given out for updates which a crash took."""
-        self._database.skip_cursors()
 
     def close(self) -> None:
         """Closes the file. Closing twice is harmless."""

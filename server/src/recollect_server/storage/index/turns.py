@@ -96,6 +96,17 @@ def tail(
     return [(row[0] - message_id(number, 0), row[3], row[4]) for row in chosen]
 
 
+def context(
+    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
+) -> tuple[list[Place], bool]:
+    """The same, and whether older messages exist."""
+    found = tail(connection, number, before_turn=before_turn, after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens)
+    if found:
+        return found, has_before(connection, number, found[0][0])
+    # Nothing to show: everything there is lies before.
+    return found, after_turn > 0 and count(connection, number) > 0
+
+
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
     """The messages of the turns from `first` to `last`, oldest first."""
     start = first_of_turn(connection, number, first)
@@ -127,6 +138,15 @@ def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] |
         id_range(number),
     ).fetchone()
     return None if row is None else ((row[0] - message_id(number, 0), row[1], row[2]), row[3], row[4])
+
+
+def place_before(connection: apsw.Connection, number: int, sequence: int) -> Place | None:
+    """Where the newest message at or before a line is; None if no message is."""
+    row = connection.execute(
+        "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        (id_range(number)[0], message_id(number, sequence)),
+    ).fetchone()
+    return None if row is None else (row[0] - message_id(number, 0), row[1], row[2])
 
 
 def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:

@@ -1,8 +1,19 @@
-"""The update log: one row for every change, in the order of the changes, written in the change's own transaction."""
+"""The update log: one row for every change, in the order of the changes, written in the change's own transaction.
 
+A cursor is a row's number. Numbers grow and leave gaps: what a crash took, what the index refused, what a deleted conversation had.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import apsw
+import orjson
+
+_PRUNED = "updates_pruned"  # in `identity`: the cursor of the last row that was too old to be kept
+_LOST = "cursors_lost"  # in `identity`: pairs of cursors; those between them may have been given out, and their rows lost
+_MAX_LOST = 100
 
 
 class UpdateKind(StrEnum):
@@ -14,17 +25,108 @@ class UpdateKind(StrEnum):
     ABBREVIATION = "abbreviation"
     COMPRESSION = "compression"
     CHANGED = "changed"
+    SPLIT = "split"
     DELETED = "deleted"
 
 
-def add_deleted(connection: apsw.Connection, cursor: int, number: int, conversation_id: str, time: int) -> None:
-    """Logs that a conversation is gone; its name stands in the row, for no other place has it any more."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A change: of which conversation, when, and in which lines of its transcript (0 to 0: none)."""
+
+    cursor: int
+    number: int
+    kind: str
+    time: int
+    first: int
+    last: int
+    detail: str
+    """Of a deleted conversation: its id and its channel, which stand nowhere else any more."""
+
+
+def after(
+    connection: apsw.Connection, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]
+) -> list[Row]:
+    """The oldest changes behind a cursor, of these conversations and channels (none: of all); deletions always."""
+    conditions: list[str] = []
+    values: list[Any] = [cursor]
+    for column, chosen in (("id", conversation_ids), ("channel", channels)):
+        if chosen:
+            conditions.append(f"{column} IN (SELECT value FROM json_each(?))")
+            values.append(orjson.dumps(list(chosen)).decode())
+    where = ""
+    if conditions:
+        where = f"AND (kind = 'deleted' OR number IN (SELECT number FROM conversations WHERE {' AND '.join(conditions)}))"
+    rows = connection.execute(f"SELECT * FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?", (*values, limit))
+    return [Row(*row) for row in rows]
+
+
+def last(connection: apsw.Connection) -> int:
+    """The cursor that the next row comes behind."""
+    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0)
+
+
+def reaches_back_to(connection: apsw.Connection, cursor: int) -> bool:
+    """Whether everything that came behind a cursor is still here."""
+    return cursor >= _pruned(connection) and not any(begin < cursor < end for begin, end in _lost(connection))
+
+
+def add_deleted(connection: apsw.Connection, row: Row) -> None:
+    """Logs that a conversation is gone."""
     connection.execute(
-        "INSERT INTO updates VALUES(?, ?, ?, ?, 0, 0, ?)", (cursor, number, UpdateKind.DELETED.value, time, conversation_id)
+        "INSERT INTO updates VALUES(?, ?, ?, ?, ?, ?, ?)",
+        (row.cursor, row.number, row.kind, row.time, row.first, row.last, row.detail),
     )
+
+
+def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: str) -> Row:
+    """The row for a conversation that is gone."""
+    return Row(cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}")
 
 
 def remove(connection: apsw.Connection, number: int) -> int:
     """Forgets a conversation's changes. Returns how many there were."""
     connection.execute("DELETE FROM updates WHERE number = ?", (number,))
     return connection.changes()
+
+
+def skip(connection: apsw.Connection, begin: int, end: int) -> None:
+    """Leaves out the cursors between two, which may have been given out for rows that a crash took."""
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'updates'")
+    connection.execute("INSERT INTO sqlite_sequence VALUES('updates', ?)", (end,))
+    _note(connection, _LOST, orjson.dumps([*_lost(connection), (begin, end)][-_MAX_LOST:]).decode())
+
+
+def prunable(connection: apsw.Connection, before: int, most: int) -> int:
+    """The cursor of the newest row that need not be kept: older than a time, or beyond the newest `most` rows; 0: none."""
+    oldest_kept = connection.execute("SELECT cursor FROM updates WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)).get
+    by_age = last(connection) if oldest_kept is None else oldest_kept - 1
+    too_many = int(connection.execute("SELECT count(*) FROM updates").get) - most
+    by_number = 0
+    if too_many > 0:
+        by_number = connection.execute("SELECT cursor FROM updates ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)).get
+    through = max(by_age, by_number)
+    return through if connection.execute("SELECT 1 FROM updates WHERE cursor <= ? LIMIT 1", (through,)).get else 0
+
+
+def prune(connection: apsw.Connection, through: int, limit: int) -> int:
+    """Takes out at most so many of the oldest rows up to a cursor. Returns how many there were."""
+    rows = connection.execute("SELECT cursor FROM updates WHERE cursor <= ? ORDER BY cursor LIMIT ?", (through, limit)).fetchall()
+    if rows:
+        connection.execute("DELETE FROM updates WHERE cursor <= ?", (rows[-1][0],))
+        _note(connection, _PRUNED, str(rows[-1][0]))
+    return len(rows)
+
+
+def _pruned(connection: apsw.Connection) -> int:
+    return int(connection.execute("SELECT value FROM identity WHERE name = ?", (_PRUNED,)).get or 0)
+
+
+def _lost(connection: apsw.Connection) -> list[tuple[int, int]]:
+    return [
+        (begin, end)
+        for begin, end in orjson.loads(connection.execute("SELECT value FROM identity WHERE name = ?", (_LOST,)).get or "[]")
+    ]
+
+
+def _note(connection: apsw.Connection, name: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO identity VALUES(?, ?)", (name, value))

@@ -12,6 +12,7 @@ from recollect_server.domain.conversation import (
     Content,
     MetaUpdated,
     Party,
+    SplitSuggested,
     TitleAssigned,
     Unknown,
 )
@@ -140,6 +141,8 @@ def _fields(content: Content) -> dict[str, Any]:
             event = {"event": "meta_update"}
             names = {"title": "title", "manually_named": "manuallyNamed", "model": "model", "pinned": "pinned"}
             event |= {json: value for field, json in names.items() if (value := getattr(content, field)) is not None}
+        case SplitSuggested():
+            event = {"event": "split_suggested", "reason": content.reason, "titles": content.titles}
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
     return {"type": "event"} | event | {"timestamp": to_text(content.time)}
@@ -189,6 +192,8 @@ def _event(fields: dict[str, Any]) -> Content:
                 _optional(fields, "model", str),
                 _optional(fields, "pinned", bool),
             )
+        case "split_suggested":
+            return SplitSuggested(_text(fields, "reason"), _texts(fields["titles"]), time)
         case _:
             return Unknown()
 

@@ -1,0 +1,68 @@
+"""`client.conversations.watch`."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from recollect._shared.calls.conversations import WatchCall
+from recollect._shared.watching import Watching
+from recollect._sync.invoker import Invoker, Stream
+from recollect._types.update import Update
+from recollect.errors import ClientClosed, RecollectError
+from recollect.v1 import conversation_service_pb2 as pb
+
+
+class Watch(Iterator[Update]):
+    """Live updates, one after the other. When the connection breaks it is made again, and goes on where it was.
+
+    It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
+    """
+
+    def __init__(self, invoker: Invoker, call: WatchCall) -> None:
+        self._invoker = invoker
+        self._call = call
+        self._watching = Watching(call.request, invoker.retry)
+        self._stream: Stream[pb.StreamUpdatesResponse] | None = None
+        self._closed = False
+
+    @property
+    def cursor(self) -> str:
+        """The position behind the last update that was yielded: give it to another `watch` to go on there."""
+        return self._watching.cursor
+
+    def close(self) -> None:
+        """Ends the watch; whoever waits for its next update is told that there is none. A second time does nothing.
+
+        >>> watch.close()
+        """
+        self._closed = True
+        if self._stream is not None:
+            self._stream.cancel()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Update:
+        while not self._closed:
+            if (found := self._watching.next()) is not None:
+                return found
+            try:
+                if self._stream is None:
+                    self._stream = self._invoker.stream(self._call.method, self._watching.request())
+                response, error = self._stream.read(), None
+            except ClientClosed:
+                break
+            except RecollectError as failed:
+                response, error = None, failed
+            if response is not None:
+                self._watching.received(response)
+            elif not self._closed:
+                self._stream = None
+                self._invoker.sleep(self._watching.delay_after(error))
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,99 @@
+"""What a subscriber of conversations is told: one change of one conversation, or one part of a snapshot."""
+
+from dataclasses import dataclass
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationList:
+    """Snapshot, first part: the newest conversations."""
+
+    conversations: tuple[Conversation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationLoaded:
+    """Snapshot, second part: the working context of the newest one; None if there is none."""
+
+    conversation: Conversation | None = None
+    messages: tuple[Message, ...] = ()
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A conversation began; as it was then."""
+
+    conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The messages of one append, or none if something else changed; the conversation as it is now."""
+
+    conversation: Conversation
+    messages: tuple[Message, ...] = ()
+    draft_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A new title."""
+
+    title: str
+    manually_named: bool
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotesWritten:
+    """A new abbreviation."""
+
+    abbreviation: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The conversation is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """It seems to be about several things."""
+
+    reason: str
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Text of an answer that is still being written, behind `offset` characters; or that it was given up."""
+
+    draft_id: str
+    offset: int
+    text: str
+    done: bool = False
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing happened; the cursor moved on."""
+
+
+Kind = ConversationList | ConversationLoaded | Created | Updated | Renamed | NotesWritten | Deleted | Split | Delta | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One element of a stream."""
+
+    cursor: str
+    """The position behind it; empty where it has none: a delta, and a snapshot that is not complete."""
+    conversation_id: str
+    time: int
+    kind: Kind
+    reset: bool = False

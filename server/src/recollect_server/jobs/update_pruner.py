@@ -1,0 +1,53 @@
+"""Keeps the log of updates within its bounds: a little at a time, so that appends never wait for it."""
+
+import threading
+from datetime import timedelta
+
+import structlog
+
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.time import milliseconds
+from recollect_server.services.space import Space
+
+log = structlog.get_logger("recollect.updates")
+
+_SECONDS = 60.0
+_SLICE = 500  # updates in one transaction, a few milliseconds
+_PAUSE = 0.02  # seconds between two, for others
+
+
+class UpdatePruner:
+    """A thread that looks at the log now and then. Started when made."""
+
+    def __init__(self, space: Space, retention: timedelta, most: int, seconds: float = _SECONDS) -> None:
+        self._space = space
+        self._retention = milliseconds(retention)
+        self._most = most
+        self._seconds = seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._look_until_stopped, name="update-pruner", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, between two slices if it is at work."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _look_until_stopped(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            try:
+                if pruned := self.prune():
+                    log.info("updates_pruned", updates=pruned)
+            except IndexUnavailable as error:
+                log.warning("updates_not_pruned", reason=str(error))
+
+    def prune(self) -> int:
+        """Takes out what is too old or too much. Returns how many updates that were. Raises IndexUnavailable."""
+        index = self._space.index
+        through = index.prunable(self._space.clock() - self._retention, self._most)
+        pruned = 0
+        while through and (taken := index.prune(through, _SLICE)):
+            pruned += taken
+            if self._stopping.wait(_PAUSE):
+                break
+        return pruned

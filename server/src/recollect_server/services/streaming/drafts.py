@@ -1,0 +1,197 @@
+"""Answers that are still being written: text in memory, passed on as it grows, and never stored.
+
+A draft ends when the messages land that complete it, when its conversation is deleted, or when nothing was added to it for a while:
+then its watchers are told to drop it. All that is kept for a watcher is how much of a draft it was sent, so what a slow one is sent
+next is one part with everything that came meanwhile.
+"""
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.time import Clock
+from recollect_server.domain.update import Delta, Update
+
+_MAX_DRAFTS = 1000
+_MAX_TOTAL = 64 << 20  # characters of all drafts together
+_MAX_ENDED = 4096  # whose end is remembered
+
+Key = tuple[str, str]
+"""The conversation's id and the draft's."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """An answer as far as it is written."""
+
+    channel: str
+    generation: int
+    """Another one each time a draft begins, anew too."""
+    touched: int
+    parts: list[str] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """How many characters there are up to the end of each part."""
+    done: bool = False
+    encoded: tuple[int, int, bool, bytes] | None = None
+    """The last part that was sent, from and to where: many watchers are sent the same."""
+
+    @property
+    def length(self) -> int:
+        """Characters so far."""
+        return self.ends[-1] if self.ends else 0
+
+    def text(self, start: int, end: int | None = None) -> str:
+        """The characters from `start` on, or up to `end`."""
+        first = bisect_right(self.ends, start)
+        if first == len(self.parts):
+            return ""
+        before = self.ends[first - 1] if first else 0
+        return "".join(self.parts[first:])[start - before : None if end is None else end - before]
+
+    def add(self, text: str) -> None:
+        """More text."""
+        if text:
+            self.parts.append(text)
+            self.ends.append(self.length + len(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How much of a draft a watcher was sent."""
+
+    generation: int
+    length: int
+    done: bool
+
+
+class Drafts:
+    """The drafts of a space. Safe to call from any thread."""
+
+    def __init__(self, clock: Clock, *, timeout: int, max_length: int) -> None:
+        """`timeout` in milliseconds; `max_length` of one draft in characters."""
+        self._clock = clock
+        self._timeout = timeout
+        self._max_length = max_length
+        self._guard = threading.Lock()  # guards everything below
+        self._drafts: OrderedDict[Key, Draft] = OrderedDict()  # least recently touched first
+        self._landed: OrderedDict[Key, None] = OrderedDict()
+        self._total = 0
+        self._generations = count(1)
+        self.version = 0
+        """Grows with every change."""
+
+    def any(self) -> bool:
+        """Whether there is a draft."""
+        return bool(self._drafts)
+
+    def publish(self, conversation_id: str, channel: str, draft_id: str, offset: int, text: str, *, done: bool) -> None:
+        """Adds the text behind `offset` characters. A part that is there already changes nothing. Raises InvalidField."""
+        key = (conversation_id, draft_id)
+        with self._guard:
+            if key in self._landed:
+                raise InvalidField.of("draft_id", "is that of a draft which AppendTurn completed: the next one needs another")
+            draft = self._drafts.get(key)
+            length = draft.length if draft else 0
+            if offset > length:
+                known = f"the draft has {length} characters" if draft else "no such draft is known: begin with 0"
+                raise InvalidField.of("offset", f"is {offset}, and {known}")
+            if draft is None or self._differs(draft, offset, text):
+                if offset:
+                    raise InvalidField.of("offset", f"is {offset}, and other text stands there: begin anew with 0")
+                draft = self._begin(key, channel, draft)
+            more = text[draft.length - offset :]
+            if more and draft.done:
+                raise InvalidField.of("text", "comes after the draft was done")
+            if draft.length + len(more) > self._max_length:
+                raise InvalidField.of("text", f"makes the draft longer than {self._max_length} characters")
+            draft.add(more)
+            draft.done = draft.done or done
+            draft.touched = self._clock()
+            self._total += len(more)
+            self._drafts.move_to_end(key)
+            self._keep_within_bounds()
+            self.version += 1
+
+    def land(self, conversation_id: str, draft_id: str) -> None:
+        """The messages that complete it are stored."""
+        key = (conversation_id, draft_id)
+        with self._guard:
+            self._land(key)
+
+    def forget(self, conversation_id: str) -> None:
+        """The conversation is gone."""
+        with self._guard:
+            for key in [key for key in self._drafts if key[0] == conversation_id]:
+                self._land(key)
+
+    def expire(self) -> set[tuple[str, str]]:
+        """Drops the drafts that nothing was added to for too long. Returns their conversations, with their channels."""
+        horizon = self._clock() - self._timeout
+        gone: set[tuple[str, str]] = set()
+        with self._guard:
+            for key, draft in list(self._drafts.items()):
+                if draft.touched > horizon:
+                    break
+                gone.add((key[0], draft.channel))
+                self._end(key)
+        return gone
+
+    def news(
+        self, sent: dict[Key, Sent], wants: Callable[[tuple[str, str]], bool], encode: Callable[[Update], bytes]
+    ) -> list[bytes]:
+        """What a watcher must be sent of the drafts it wants, encoded; `sent` is brought up to it."""
+        found: list[bytes] = []
+        with self._guard:
+            for key in [key for key in sent if key not in self._drafts]:
+                del sent[key]
+                if key not in self._landed:  # else the messages themselves say so
+                    found.append(encode(self._update(key, Delta(key[1], 0, "", dropped=True))))
+            for key, draft in self._drafts.items():
+                now = Sent(draft.generation, draft.length, draft.done)
+                if sent.get(key) != now and wants((key[0], draft.channel)):
+                    found.append(self._part(key, draft, sent.get(key), encode))
+                    sent[key] = now
+        return found
+
+    # Inside; hold the guard ---------------------------------------------------------------------------------------------
+
+    def _part(self, key: Key, draft: Draft, sent: Sent | None, encode: Callable[[Update], bytes]) -> bytes:
+        start = sent.length if sent and sent.generation == draft.generation else 0
+        part = (start, draft.length, draft.done)
+        if draft.encoded is None or draft.encoded[:3] != part:
+            delta = Delta(key[1], start, draft.text(start), done=draft.done)
+            draft.encoded = (*part, encode(self._update(key, delta)))
+        return draft.encoded[3]
+
+    def _update(self, key: Key, delta: Delta) -> Update:
+        return Update("", key[0], self._clock(), delta)
+
+    def _differs(self, draft: Draft, offset: int, text: str) -> bool:
+        common = min(len(text), draft.length - offset)
+        return common > 0 and draft.text(offset, offset + common) != text[:common]
+
+    def _begin(self, key: Key, channel: str, before: Draft | None) -> Draft:
+        if before:
+            self._total -= before.length
+        draft = self._drafts[key] = Draft(channel, next(self._generations), self._clock())
+        return draft
+
+    def _end(self, key: Key) -> None:
+        if draft := self._drafts.pop(key, None):
+            self._total -= draft.length
+            self.version += 1
+
+    def _land(self, key: Key) -> None:
+        self._end(key)
+        self._landed[key] = None
+        while len(self._landed) > _MAX_ENDED:
+            self._landed.popitem(last=False)
+
+    def _keep_within_bounds(self) -> None:
+        """Gives up the drafts that were touched longest ago, the newest never."""
+        while len(self._drafts) > 1 and (len(self._drafts) > _MAX_DRAFTS or self._total > _MAX_TOTAL):
+            self._end(next(iter(self._drafts)))

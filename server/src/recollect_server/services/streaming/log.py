@@ -1,0 +1,283 @@
+"""What the watchers read: the newest updates in memory, encoded once for all of them, and behind those the index's log.
+
+The index tells its news in its writer's thread, after they are committed, in the order of their cursors. Here they only wait in an
+inbox; whoever calls `advance` makes updates of them. So nobody is told of a change before it is in the index, and a change that a
+watcher was told of is found behind every earlier cursor.
+"""
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.update import Deleted, Update, Updated
+from recollect_server.services.space import Space
+from recollect_server.services.streaming.drafts import Drafts
+from recollect_server.services.streaming.reading import Placed, read, told
+from recollect_server.storage.index.index import Index
+
+_RING_BYTES = 32 << 20
+_RING_ENTRIES = 50_000
+_PART = 500  # changes read from the index at once
+
+Encode = Callable[[Update], bytes]
+About = tuple[str, str]
+"""What an update is about: the conversation's id, and its channel (empty: not known any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What a watcher wants to hear of; an empty part: of all."""
+
+    conversation_ids: frozenset[str] = frozenset()
+    channels: frozenset[str] = frozenset()
+
+    def wants(self, about: About) -> bool:
+        """Whether it is one of these."""
+        conversation_id, channel = about
+        return (not self.conversation_ids or conversation_id in self.conversation_ids) and (
+            not self.channels or not channel or channel in self.channels
+        )
+
+    def wants_any(self, them: Collection[About]) -> bool:
+        """Whether any of them is one of these."""
+        return self.everything or any(map(self.wants, them))
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.conversation_ids and not self.channels
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An update as it is sent."""
+
+    cursor: int
+    about: About
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the log of one index."""
+
+    epoch: str
+    cursor: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.cursor}"
+
+
+@dataclass(slots=True)
+class Batch:
+    """Updates that follow each other, encoded: the same one for all who are sent the same."""
+
+    updates: list[bytes]
+    packed: dict[int, list[bytes]] = field(default_factory=dict)
+    """As elements of a stream, by how many updates each holds: kept here by whoever makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What came since the last call of `advance`."""
+
+    about: Collection[About]
+    updates: int
+    everyone: bool
+    """True if the index is another one now: it concerns every watcher."""
+
+
+class Renewed(Exception):
+    """The index is another one, or its log no longer reaches back: begin again."""
+
+
+class UpdateLog:
+    """The update log of a space. Safe to call from any thread, but for `advance`, which one thread calls."""
+
+    def __init__(self, space: Space, drafts: Drafts, encode: Encode) -> None:
+        self.space = space
+        self.encode = encode
+        self.drafts = drafts
+        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        self._inbox: deque[tuple[int, object]] = deque()
+        self._touched: set[About] = set()  # drafts that grew or ended
+        self._renewed = False
+        self._watchers = 0
+        self._answered: tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None = None  # the last one
+        self._waiting = False  # whether `advance` waits
+        self._ring: list[Entry] = []
+        self._ring_bytes = 0
+        self._after = 0  # the ring has everything behind this cursor up to `_latest`
+        self._latest = 0
+        self._attach(space.index)
+        space.on_index = self._attach
+
+    @property
+    def epoch(self) -> str:
+        """Of the index that is used now."""
+        return self._index.epoch
+
+    @property
+    def latest(self) -> int:
+        """The last cursor that was told."""
+        return self._latest
+
+    def watch(self) -> None:
+        """Somebody watches from here on. Call `unwatch` once in the end."""
+        with self._changed:
+            self._watchers += 1
+            self._hurry()
+
+    def unwatch(self) -> None:
+        """Somebody watches no more."""
+        with self._changed:
+            self._watchers -= 1
+            self._hurry()
+
+    def touch(self, about: About) -> None:
+        """A draft of this conversation grew or ended."""
+        with self._changed:
+            self._touched.add(about)
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Lets `advance` return now."""
+        with self._changed:
+            self._changed.notify()
+
+    def advance(self, timeout: float) -> News:
+        """Waits for news, makes updates of them, and says what they are about. Nothing after so many seconds."""
+        with self._changed:
+            if not (self._inbox or self._touched or self._renewed):
+                self._waiting = True
+                self._hurry()
+                self._changed.wait(timeout)
+                self._waiting = False
+                self._hurry()
+            epoch, taken = self._index.epoch, list(self._inbox)
+            self._inbox.clear()
+            everyone, self._renewed = self._renewed, False
+            about, self._touched = self._touched, set()
+        entries: list[Entry] = []
+        gone: set[str] = set()
+        for cursor, news in taken:
+            for placed in told(epoch, cursor, news):
+                entries.append(self._entry(placed))
+                self._end_drafts(placed.update)
+                if isinstance(placed.update.kind, Deleted):
+                    gone.add(placed.update.conversation_id)
+        with self._changed:
+            if epoch == self._index.epoch:
+                self._extend(entries, gone)
+        about.update(entry.about for entry in entries)
+        return News(about, len(entries), everyone)
+
+    def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
+        """The oldest updates behind a position that are wanted, and the position behind those that were looked at.
+
+        Many ask for the same, one after the other. Raises Renewed if it cannot be told what comes behind it; IndexUnavailable,
+        StorageUnavailable.
+        """
+        with self._changed:
+            if position.epoch != self._index.epoch:
+                raise Renewed
+            index = self._index
+            if position.cursor >= self._latest:
+                return Batch([]), position
+            asked = (position, interest, most, self._latest)
+            if self._answered and self._answered[0] == asked:
+                return self._answered[1]
+            ring = self._ring if position.cursor >= self._after else None
+            if ring is not None:
+                start = bisect_right(ring, position.cursor, key=attrgetter("cursor"))
+                found = ring[start : start + most]
+                last = found[-1].cursor if start + most < len(ring) else self._latest
+        if ring is None:
+            return self._older(index, position, interest, min(most, _PART))
+        wanted = Batch([entry.data for entry in found if interest.wants(entry.about)])
+        answer = wanted, Position(position.epoch, last)
+        self._answered = asked, answer
+        return answer
+
+    def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
+        changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels)
+        if not changes.whole:
+            raise Renewed
+        try:
+            placed = read(index.epoch, self.space.folder, changes)
+        except OSError as error:
+            raise StorageUnavailable(f"a transcript cannot be read: {error.strerror}") from error
+        entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
+        last = changes.rows[-1].cursor if len(changes.rows) == most else changes.last
+        return Batch([entry.data for entry in entries]), Position(position.epoch, last)
+
+    def _entry(self, placed: Placed) -> Entry:
+        return Entry(placed.cursor, (placed.update.conversation_id, placed.channel), self.encode(placed.update))
+
+    def _end_drafts(self, update: Update) -> None:
+        """Before its end can be read: so nobody is sent more of a draft after it."""
+        match update.kind:
+            case Updated(draft_id=draft_id) if draft_id:
+                self.drafts.land(update.conversation_id, draft_id)
+            case Deleted():
+                self.drafts.forget(update.conversation_id)
+            case _:
+                pass
+
+    def _extend(self, entries: list[Entry], gone: set[str]) -> None:
+        new = [entry for entry in entries if entry.cursor > self._latest]
+        if not new:
+            return
+        if gone:  # as in the index's log: of what is deleted, only that stays
+            self._ring = [entry for entry in self._ring if entry.about[0] not in gone]
+            self._ring_bytes = sum(len(entry.data) for entry in self._ring)
+            self._answered = None
+        self._latest = new[-1].cursor
+        self._ring += new
+        self._ring_bytes += sum(len(entry.data) for entry in new)
+        while self._ring_bytes > _RING_BYTES or len(self._ring) > _RING_ENTRIES:
+            half = self._ring[: len(self._ring) // 2 + 1]  # at once: a list gives up its front slowly
+            del self._ring[: len(half)]
+            self._ring_bytes -= sum(len(entry.data) for entry in half)
+            self._after = half[-1].cursor
+
+    # The index ----------------------------------------------------------------------------------------------------------
+
+    def _attach(self, index: Index) -> None:
+        """Another index is used from here on; nobody writes meanwhile."""
+        latest = index.last_cursor()
+        with self._changed:
+            self._index = index
+            self._inbox.clear()
+            self._ring.clear()
+            self._answered = None
+            self._ring_bytes = 0
+            self._after = self._latest = latest
+            self._renewed = True
+            self._hurry()
+            self._changed.notify()
+        index.listen(partial(self._hear, index))
+
+    def _hurry(self) -> None:
+        """The index need not hurry for news that nobody waits for: the fewer at once, the more each costs."""
+        self._index.watched(self._waiting and self._watchers > 0)
+
+    def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:
+        with self._changed:
+            if index is not self._index:
+                return
+            if self._watchers or self._inbox or self.drafts.any():
+                self._inbox += news
+                self._changed.notify()
+                return
+            # Nobody watches: whoever comes reads the index's log.
+            cursor, last = news[-1]
+            self._latest = self._after = cursor + len(getattr(last, "updates", (last,)))
+            self._ring.clear()
+            self._answered = None
+            self._ring_bytes = 0

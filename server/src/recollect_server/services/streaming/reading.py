@@ -1,0 +1,107 @@
+"""Rows of the log into updates. The rows say in which lines of a transcript a change stands; the lines say the rest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Conversation,
+    MetaUpdated,
+    SplitSuggested,
+    TitleAssigned,
+    fold,
+)
+from recollect_server.domain.message import Message
+from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten, Renamed, Split, Update, Updated
+from recollect_server.storage.index.incoming import Added
+from recollect_server.storage.index.log import Changes
+from recollect_server.storage.index.updates import Row, UpdateKind
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.record import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An update with its place in the log, and what filters ask for."""
+
+    cursor: int
+    channel: str
+    update: Update
+
+
+def told(epoch: str, cursor: int, news: object) -> list[Placed]:
+    """The updates of what the index has just taken in behind a cursor."""
+    if isinstance(news, Row):
+        return [_deleted(epoch, news)]
+    assert isinstance(news, Added)
+    entries = {line.sequence: line.entry for line in news.lines if line.entry is not None}
+    numbered = enumerate(news.updates, start=cursor + 1)
+    rows = (Row(at, news.number, kind, time, first, last, "") for at, (kind, time, first, last) in numbered)
+    return [_placed(epoch, row, news.conversation, entries) for row in rows]
+
+
+def read(epoch: str, folder: TranscriptFolder, changes: Changes) -> list[Placed]:
+    """The updates of a part of the log. Those of a conversation that is being deleted are left out: that it is gone follows.
+
+    Raises OSError.
+    """
+    entries = {number: _entries(folder, changes, number) for number in changes.conversations}
+    found: list[Placed] = []
+    for row in changes.rows:
+        if row.kind == UpdateKind.DELETED:
+            found.append(_deleted(epoch, row))
+        elif (known := entries.get(row.number)) is not None:
+            found.append(_placed(epoch, row, changes.conversations[row.number], known))
+    return found
+
+
+def _entries(folder: TranscriptFolder, changes: Changes, number: int) -> dict[int, Entry] | None:
+    """The lines that a conversation's rows name and that can be read; None if its transcript is gone."""
+    wanted = [row for row in changes.rows if row.number == number]
+    last = max(row.last for row in wanted)
+    sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
+    found: dict[int, Entry] = {}
+    try:
+        for line in scan(folder.path(changes.conversations[number].id), offset, sequence):
+            if line.entry is not None:
+                found[line.sequence] = line.entry
+            if line.sequence >= last:
+                break
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _deleted(epoch: str, row: Row) -> Placed:
+    conversation_id, _, channel = row.detail.partition(" ")
+    return Placed(row.cursor, channel, Update(f"{epoch}-{row.cursor}", conversation_id, row.time, Deleted()))
+
+
+def _placed(epoch: str, row: Row, conversation: Conversation, entries: Mapping[int, Entry]) -> Placed:
+    update = Update(f"{epoch}-{row.cursor}", conversation.id, row.time, _kind(row, conversation, entries))
+    return Placed(row.cursor, conversation.channel, update)
+
+
+def _kind(row: Row, conversation: Conversation, entries: Mapping[int, Entry]) -> Kind:
+    first = entries.get(row.first)
+    if row.kind == UpdateKind.MESSAGES:
+        lines = [entries[sequence] for sequence in range(row.first, row.last + 1) if sequence in entries]
+        messages = tuple(line.content for line in lines if isinstance(line.content, Message))
+        return Updated(conversation, messages, lines[0].stamp.draft_id if lines else "")
+    match first.content if first else None:
+        case Began() as began:
+            return Created(fold(None, replace(began, id=conversation.id)) or conversation)
+        case TitleAssigned(title=title, topics=topics) if not conversation.manually_named:
+            return Renamed(title, manually_named=False, topics=topics or conversation.topics)
+        case TitleAssigned():  # it came too late: a person had named it
+            return Renamed(conversation.title, manually_named=True, topics=conversation.topics)
+        case MetaUpdated(title=str() as title, manually_named=manually_named):
+            return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
+        case Abbreviated(text=text, topics=topics):
+            return NotesWritten(text, conversation.topics if topics is None else topics)
+        case SplitSuggested(reason=reason, titles=titles):
+            return Split(reason, titles)
+        case _:  # a model, a pin, a summary; or a line that cannot be read any more
+            return Updated(conversation)

@@ -1,0 +1,70 @@
+"""What a watcher begins with: the newest conversations and the working context of the first, as of one place in the log."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
+from recollect_server.services.streaming.log import Interest, Position, UpdateLog
+from recollect_server.services.working_context import Limits, read_places
+from recollect_server.storage.index.conversations import Filter
+
+_CONVERSATIONS = 50
+_KEPT = 8  # snapshots that many may begin with at once, after a restart
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The two parts, encoded, and the place in the log that they are of."""
+
+    position: Position
+    parts: tuple[bytes, bytes]
+
+
+class Snapshots:
+    """Takes snapshots. Safe to call from any thread."""
+
+    def __init__(self, log: UpdateLog, limits: Limits) -> None:
+        self._log = log
+        self._limits = limits
+        self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
+        self._kept: OrderedDict[tuple[Interest, int, bool], Snapshot] = OrderedDict()
+
+    def take(self, interest: Interest, max_turns: int, *, reset: bool) -> Snapshot:
+        """A snapshot as of now. Raises IndexUnavailable, StorageUnavailable."""
+        wanted = (interest, max_turns or self._limits.max_turns, reset)
+        index = self._log.space.index
+        with self._guard:
+            kept = self._kept.get(wanted)
+        if kept and kept.position == Position(index.epoch, index.last_cursor()):
+            return kept
+        for _ in range(3):
+            try:
+                taken = self._take(*wanted)
+                break
+            except StorageUnavailable:  # the first conversation may have been deleted just now
+                continue
+        else:
+            taken = self._take(*wanted)
+        with self._guard:
+            self._kept[wanted] = taken
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return taken
+
+    def _take(self, interest: Interest, max_turns: int, reset: bool) -> Snapshot:
+        space = self._log.space
+        index = space.index
+        chosen = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
+        newest = index.newest_conversations(chosen, _CONVERSATIONS, max_turns=max_turns, max_tokens=self._limits.max_tokens)
+        loaded = ConversationLoaded()
+        if newest.conversations:
+            first = newest.conversations[0]
+            messages = read_places(space, first.id, newest.places).messages
+            loaded = ConversationLoaded(first, tuple(messages), newest.has_more)
+        position = Position(index.epoch, newest.cursor)
+        now = space.clock()
+        listed = Update("", "", now, ConversationList(tuple(newest.conversations)), reset=reset)
+        second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)
+        return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))

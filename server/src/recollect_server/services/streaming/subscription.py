@@ -1,0 +1,84 @@
+"""One watcher: its place in the log, what it wants to hear of, and what comes next for it. It holds no update."""
+
+import re
+
+from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.update import Heartbeat, Update
+from recollect_server.services.streaming.drafts import Key, Sent
+from recollect_server.services.streaming.log import Batch, Interest, Position, Renewed, UpdateLog
+from recollect_server.services.streaming.snapshot import Snapshots
+
+_CURSOR = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
+
+
+class Subscription:
+    """What one watcher is told. One thread at a time may call it."""
+
+    __slots__ = ("_drafts_seen", "_log", "_max_turns", "_parts", "_position", "_sent", "_snapshots", "interest")
+
+    def __init__(self, log: UpdateLog, snapshots: Snapshots, interest: Interest, cursor: str, max_turns: int) -> None:
+        """Begins with a snapshot, or behind a cursor. Raises InvalidField, IndexUnavailable, StorageUnavailable."""
+        self.interest = interest
+        self._log = log
+        self._snapshots = snapshots
+        self._max_turns = max_turns
+        self._sent: dict[Key, Sent] = {}
+        self._drafts_seen = -1
+        self._parts: tuple[bytes, ...] = ()
+        position = self._position_of(cursor) if cursor else None
+        if position is None:
+            self._begin(reset=bool(cursor))
+        else:
+            self._position = position
+
+    def take(self, most: int) -> tuple[Batch, bool]:
+        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable.
+
+        What is returned counts as told.
+        """
+        if self._parts:
+            parts, self._parts = self._parts, ()
+            return Batch(list(parts)), True
+        before = self._position
+        try:
+            batch, self._position = self._log.behind(before, self.interest, most)
+        except Renewed:
+            self._begin(reset=True)
+            return self.take(most)
+        if batch.updates or self._position != before:
+            return batch, True
+        return Batch(self._news_of_drafts()), False
+
+    def heartbeat(self) -> bytes:
+        """That nothing happened, with the cursor."""
+        return self._log.encode(Update(str(self._position), "", self._log.space.clock(), Heartbeat()))
+
+    def _news_of_drafts(self) -> list[bytes]:
+        drafts = self._log.drafts
+        version = drafts.version  # before what is read with it
+        if version == self._drafts_seen:
+            return []
+        found = drafts.news(self._sent, self.interest.wants, self._log.encode)
+        self._drafts_seen = version
+        return found
+
+    def _begin(self, *, reset: bool) -> None:
+        snapshot = self._snapshots.take(self.interest, self._max_turns, reset=reset)
+        self._position = snapshot.position
+        self._parts = snapshot.parts
+        self._sent.clear()
+        self._drafts_seen = -1
+
+    def _position_of(self, cursor: str) -> Position | None:
+        """The place that a cursor names; None if the log does not reach back to it. Raises InvalidField."""
+        match = _CURSOR.fullmatch(cursor)
+        if match is None:
+            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
+        index = self._log.space.index
+        position = Position(match[1], int(match[2]))
+        if position.epoch != index.epoch:
+            return None
+        if position.cursor > index.given_out():
+            raise InvalidField.of("cursor", "was not given out yet")
+        index.last_cursor()  # waits for what was acknowledged
+        return position if index.changes(position.cursor, 0, (), ()).whole else None

@@ -1,0 +1,129 @@
+"""The index as the log of what changed: read by position, told as it grows, and kept within bounds."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import apsw
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.storage.index import conversations, turns, updates
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.file import IndexFile
+from recollect_server.storage.index.turns import Place
+
+Told = Callable[[Sequence[tuple[int, object]]], None]
+"""Told what the log got, in its order: the cursor before it, and an `Added` or the `Row` of a deletion. Must return at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A part of the log, at one moment."""
+
+    whole: bool
+    """Whether everything behind the cursor that was asked for is still here."""
+    last: int
+    """Nothing is behind this cursor, at that moment."""
+    rows: list[updates.Row]
+    conversations: dict[int, Conversation]
+    """Those of the rows, by number, but for deleted ones."""
+    starts: dict[int, Place]
+    """By number, the message at or before the first line of the conversation's rows: where to begin to read. None: at the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest conversations, and where the newest turns of the first one are, at one moment: at the cursor."""
+
+    cursor: int
+    conversations: list[Conversation]
+    places: list[Place]
+    has_more: bool
+
+
+class IndexLog(IndexFile):
+    """An open index file, as far as its log goes."""
+
+    epoch: str
+    """Names this index among those that were made: a cursor of another one means nothing here."""
+
+    def _read_epoch(self, connection: apsw.Connection) -> None:
+        self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
+
+    def cursor_text(self, cursor: int) -> str:
+        """A position in the log as callers see it: bound to this index."""
+        return f"{self.epoch}-{cursor}" if cursor else ""
+
+    def listen(self, told: Told) -> None:
+        """Tells somebody, from here on, what the log gets."""
+        self._database.tell = told
+
+    def watched(self, watched: bool) -> None:
+        """Whether somebody waits for what is told: then it is told sooner, and appends cost a little more."""
+        self._database.watched = watched
+
+    def given_out(self) -> int:
+        """The last cursor that was given out."""
+        return self._database.given_out()
+
+    def last_cursor(self) -> int:
+        """Nothing in the log is behind this cursor, with everything taken in that was added before."""
+        with self.reading() as connection:
+            return updates.last(connection)
+
+    def changes(self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]) -> Changes:
+        """The oldest changes behind a cursor, of these conversations and channels (none: of all); see `Changes`.
+
+        What was added and is not taken in yet is not among them: it is told when it is.
+        """
+        with self._moment() as connection:
+            whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
+            rows = updates.after(connection, cursor, limit, conversation_ids, channels) if whole else []
+            known = conversations.by_number(connection, {row.number for row in rows})
+            first: dict[int, int] = {}
+            for row in rows:
+                first.setdefault(row.number, row.first)
+            starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
+            return Changes(whole, last, rows, known, starts)
+
+    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int) -> Newest:
+        """The newest conversations that match, with the working context of the first, at one moment."""
+        self._database.settle()
+        with self._moment() as connection:
+            found = conversations.select(connection, chosen, limit)
+            places: list[Place] = []
+            more = False
+            if found:
+                known = found[0].conversation
+                places, more = turns.context(
+                    connection,
+                    found[0].number,
+                    before_turn=0,
+                    after_turn=known.compressed_through,
+                    max_turns=max_turns,
+                    max_tokens=max_tokens,
+                )
+            return Newest(updates.last(connection), [stored.conversation for stored in found], places, more)
+
+    @contextmanager
+    def _moment(self) -> Iterator[apsw.Connection]:
+        """The reader of this thread, for several questions to one state of the index. Raises IndexUnavailable."""
+        with self.reading(settled=False) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("COMMIT")
+
+    def prunable(self, before: int, most: int) -> int:
+        """The cursor up to which the log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
+        with self.reading() as connection:
+            return updates.prunable(connection, before, most)
+
+    def prune(self, through: int, limit: int) -> int:
+        """Takes at most so many of the oldest changes up to a cursor out of the log. Returns how many it took."""
+        return self._database.write(lambda connection, _: updates.prune(connection, through, limit))
+
+    def skip_cursors(self) -> None:
+        """Leaves out the cursors that may have been given out for updates which a crash took."""
+        self._database.skip_cursors()

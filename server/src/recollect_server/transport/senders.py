@@ -1,0 +1,161 @@
+"""The threads that send to the streams. A stream is with one of them at a time, so no two ever send on one at once.
+
+A few threads send more than many: they take turns with Python's lock. But sending blocks on a caller that does not read, once what
+lies between is full. So a thread that is blocked is stood in for by another, while the watchdog gives the caller a few seconds and
+then cancels its call, which frees the thread; where the connection itself is dead, its keepalive does. However many callers are
+stuck, as many threads as ever serve the others.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+_MOVING = 3
+_MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
+_BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
+_TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to
+_IDLE_TICK = 0.05
+
+
+class Scheduled(Protocol):
+    """What is sent to. Both flags are the senders' own."""
+
+    scheduled: bool
+    """It waits for a thread, or is with one."""
+    again: bool
+    """There may be more for it than its thread saw."""
+
+    def cancel(self) -> None:
+        """Ends a send that is blocked."""
+
+
+class Sender:
+    """A thread that sends, as far as the watchdog looks at it."""
+
+    __slots__ = ("since", "stream")
+
+    def __init__(self) -> None:
+        self.stream: Scheduled | None = None
+        self.since = 0.0  # when the send under way began; 0: none is
+
+    def send(self, send: Callable[[bytes | None], None], data: bytes | None) -> None:
+        """Sends, under the eyes of the watchdog."""
+        self.since = time.monotonic()
+        try:
+            send(data)
+        finally:
+            self.since = 0.0
+
+    def blocked(self, now: float, seconds: float) -> bool:
+        """Whether the send under way takes longer than this."""
+        since = self.since
+        return since > 0 and now - since > seconds
+
+
+class Senders:
+    """Some threads, and the streams that wait for one."""
+
+    def __init__(self, pump: Callable[[Scheduled, Sender], bool], send_timeout: float) -> None:
+        """`pump` sends what there is for a stream, by the given sender, and says whether more is left; it raises nothing.
+
+        `send_timeout`: seconds that one send may take.
+        """
+        self._pump = pump
+        self._send_timeout = send_timeout
+        self._changed = threading.Condition()  # guards everything below and the streams' flags; nothing slow happens under it
+        self._ready: deque[Scheduled] = deque()
+        self._senders: set[Sender] = set()
+        self._stopping = self._impatient = False
+        with self._changed:
+            for _ in range(_MOVING):
+                self._start()
+        self._watchdog = threading.Thread(target=self._watch, name="stream-watchdog", daemon=True)
+        self._watchdog.start()
+
+    def schedule(self, streams: Iterable[Scheduled]) -> int:
+        """There may be something for these. Returns how many were put in line."""
+        count = 0
+        with self._changed:
+            for stream in streams:
+                if stream.scheduled:
+                    stream.again = True
+                else:
+                    stream.scheduled = True
+                    self._ready.append(stream)
+                    count += 1
+            self._changed.notify(count)
+        return count
+
+    def threads(self) -> int:
+        """How many there are now."""
+        return len(self._senders)
+
+    def hurry(self) -> None:
+        """From here on, sends that are blocked are cancelled at once."""
+        self._impatient = True
+
+    def stop(self) -> None:
+        """Sends what waits, and ends the threads. Nothing may be scheduled any more."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            while self._senders:
+                self._changed.wait()
+        self._watchdog.join()
+
+    def _start(self) -> None:
+        sender = Sender()
+        self._senders.add(sender)
+        threading.Thread(target=self._run, args=(sender,), name="stream-sender", daemon=True).start()
+
+    def _run(self, sender: Sender) -> None:
+        while (stream := self._next(sender)) is not None:
+            more = self._pump(stream, sender)
+            with self._changed:
+                sender.stream = None
+                if more or stream.again:
+                    stream.again = False
+                    self._ready.append(stream)  # behind the others: who has missed much keeps nobody waiting
+                    self._changed.notify()
+                else:
+                    stream.scheduled = False
+
+    def _next(self, sender: Sender) -> Scheduled | None:
+        """The stream whose turn it is; None if this thread is not needed any more."""
+        with self._changed:
+            while not self._ready and not self._stopping and not self._too_many():
+                self._changed.wait()
+            if not self._ready or self._too_many():
+                self._senders.discard(sender)
+                self._changed.notify_all()
+                return None
+            sender.stream = self._ready.popleft()
+            return sender.stream
+
+    def _too_many(self) -> bool:
+        if len(self._senders) <= _MOVING:
+            return False
+        now = time.monotonic()
+        return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > _MOVING
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopping and not self._senders:
+                    return
+                now = time.monotonic()
+                blocked = sorted((s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since)
+                moving = len(self._senders) - len(blocked)
+                # Where none moves, as many again: those that are stuck often come together.
+                wanted = len(self._senders) if not moving and self._ready else _MOVING - moving
+                for _ in range(min(wanted, _MOST - len(self._senders))):
+                    self._start()
+                stuck = [s.stream for s in blocked if s.blocked(now, self._send_timeout) or self._impatient]
+                if not stuck and len(self._senders) >= _MOST and len(blocked) == len(self._senders):
+                    stuck = [blocked[0].stream]
+            for stream in stuck:
+                if stream is not None:
+                    stream.cancel()
+            time.sleep(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK)

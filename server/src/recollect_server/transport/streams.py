@@ -1,0 +1,242 @@
+"""The open streams of live updates: who they are, when there is something for them, and how they end.
+
+No stream has a thread. One thread hears the news and puts the streams that they concern in line for the senders; a sender asks the
+stream's subscription what comes next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two sends on a
+stream at once, a send from a call's own thread or from a callback, streams that are open when the server stops, too many streams.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import grpc
+import structlog
+from google.rpc import status_pb2
+from grpc_status import rpc_status
+from ulid import ULID
+
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    RecollectError,
+    Stopping,
+    StorageUnavailable,
+    TooManySubscribers,
+)
+from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.subscription import Subscription
+from recollect_server.transport.errors import internal, status_of
+from recollect_server.transport.handling import Send
+from recollect_server.transport.senders import Scheduled, Sender, Senders
+from recollect_server.transport.updates import elements
+
+log = structlog.get_logger("recollect.streams")
+
+_PART = 200  # updates that a stream is sent before the next one has its turn
+_REST = 0.003  # seconds for each update that came, before the news are heard again: the more come, the more go out at once,
+_REST_OF_A_STREAM = 0.001  # so that appends keep the processor; but no longer than the streams that were concerned are worth,
+_LONGEST_REST = 0.05  # nor than this
+_TICK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """How many streams there may be, and how long, in seconds, they may be silent or block."""
+
+    max_subscribers: int
+    heartbeat: float
+    send_timeout: float = 5.0
+
+
+class Stream:
+    """An open stream."""
+
+    __slots__ = (
+        "_context",
+        "again",
+        "beat",
+        "began",
+        "ending",
+        "max_batch",
+        "over",
+        "scheduled",
+        "send",
+        "sent",
+        "spoke",
+        "subscription",
+    )
+
+    def __init__(self, subscription: Subscription, max_batch: int, context: grpc.ServicerContext, send: Send) -> None:
+        self.subscription = subscription
+        self.max_batch = max_batch
+        self.send = send
+        self._context = context
+        self.scheduled = self.again = False
+        self.over = False
+        """The call is over, or about to be: nothing is sent any more."""
+        self.ending: status_pb2.Status | None = None
+        """How it is to end, after what is being sent."""
+        self.beat = False
+        """A heartbeat is due."""
+        self.began = self.spoke = time.monotonic()
+        self.sent = 0
+
+    def cancel(self) -> None:
+        """Ends the call at once; a send that is blocked returns."""
+        self.over = True
+        self._context.cancel()
+
+    def watch_end(self, gone: Callable[[], None]) -> bool:
+        """Calls somebody when the call is over. False if it is over already."""
+        return self._context.add_callback(gone)
+
+    def set_end(self, status: status_pb2.Status) -> None:
+        """What the caller gets when the stream ends."""
+        end = rpc_status.to_status(status)
+        self._context.set_code(end.code)
+        self._context.set_details(end.details)
+        self._context.set_trailing_metadata(end.trailing_metadata)
+
+
+class Streams:
+    """All open streams. Safe to call from any thread."""
+
+    def __init__(self, live: LiveUpdates, limits: StreamLimits) -> None:
+        self._live = live
+        self._limits = limits
+        self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
+        self._streams: set[Stream] = set()
+        self._opening = 0
+        self._stopping = threading.Event()
+        self._senders = Senders(self._pump, limits.send_timeout)
+        self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
+        self._listener.start()
+
+    def open(
+        self, interest: Interest, cursor: str, max_turns: int, max_batch: int, context: grpc.ServicerContext, send: Send
+    ) -> None:
+        """Opens a stream, and returns before anything is sent. Raises TooManySubscribers, Stopping, and what `subscribe` raises."""
+        with self._guard:
+            if self._stopping.is_set():
+                raise Stopping
+            if len(self._streams) + self._opening >= self._limits.max_subscribers:
+                raise TooManySubscribers(self._limits.max_subscribers)
+            self._opening += 1
+        try:
+            subscription = self._live.subscribe(interest, cursor, max_turns)
+            stream = Stream(subscription, max_batch, context, send)
+            stream.beat = bool(cursor)  # says that what was missed is over
+            with self._guard:
+                self._streams.add(stream)
+        finally:
+            with self._guard:
+                self._opening -= 1
+        # The callback runs on the thread that serves all calls: it may send nothing, and wait for nothing.
+        if not stream.watch_end(partial(self._gone, stream)):
+            self._gone(stream)
+            return
+        if self._stopping.is_set():
+            stream.ending = status_of(Stopping())
+        self._senders.schedule((stream,))
+
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    def threads(self) -> int:
+        """How many threads send now."""
+        return self._senders.threads()
+
+    def stop(self) -> None:
+        """Ends every stream and takes no new ones. A second time does nothing."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._live.wake()
+        self._listener.join()
+        self._senders.hurry()
+        while True:  # those too that were being opened
+            with self._guard:
+                streams, opening = list(self._streams), self._opening
+            for stream in streams:
+                stream.ending = stream.ending or status_of(Stopping())
+            self._senders.schedule(streams)
+            if not streams and not opening:
+                break
+            time.sleep(0.005)
+        self._senders.stop()
+
+    def _gone(self, stream: Stream) -> None:
+        stream.over = True
+        with self._guard:
+            if stream not in self._streams:
+                return
+            self._streams.remove(stream)
+        self._live.unsubscribe()
+        log.info("stream_over", seconds=round(time.monotonic() - stream.began, 1), sent=stream.sent)
+
+    # Threads ------------------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        ticked = time.monotonic()
+        while not self._stopping.is_set():
+            news = self._live.advance(min(_TICK, self._limits.heartbeat / 4))
+            with self._guard:
+                if news.everyone:
+                    concerned = list(self._streams)
+                elif news.about:
+                    concerned = [stream for stream in self._streams if stream.subscription.interest.wants_any(news.about)]
+                else:
+                    concerned = []
+            count = self._senders.schedule(concerned)
+            now = time.monotonic()
+            if now - ticked > min(_TICK, self._limits.heartbeat / 4):
+                ticked = now
+                self._tick(now)
+            if rest := min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST):
+                self._stopping.wait(rest)
+
+    def _tick(self, now: float) -> None:
+        self._live.expire_drafts()
+        with self._guard:
+            silent = [stream for stream in self._streams if now - stream.spoke > self._limits.heartbeat]
+        for stream in silent:
+            stream.beat = True
+        self._senders.schedule(silent)
+
+    def _pump(self, it: Scheduled, sender: Sender) -> bool:
+        assert isinstance(it, Stream)
+        stream = it
+        if stream.over:
+            return False
+        try:
+            if stream.ending is None:
+                batch, more = stream.subscription.take(_PART)
+                if stream.beat and not more:
+                    batch.updates.append(stream.subscription.heartbeat())
+                    stream.beat = False
+                if (packed := batch.packed.get(stream.max_batch)) is None:
+                    packed = batch.packed[stream.max_batch] = elements(batch.updates, stream.max_batch)
+                for element in packed:
+                    if stream.over or stream.ending:
+                        return not stream.over
+                    stream.spoke = time.monotonic()
+                    sender.send(stream.send, element)
+                    stream.sent += 1
+                return more
+        except (IndexUnavailable, StorageUnavailable) as error:
+            log.warning("stream_waits", reason=str(error))  # until the index is mended; the next heartbeat looks again
+            return False
+        except RecollectError as error:
+            stream.ending = status_of(error)
+        except Exception:  # the end of the error table: what nobody foresaw ends this stream and no other
+            log_id = str(ULID())
+            log.exception("fault", method="ConversationService.StreamUpdates", log_id=log_id)
+            stream.ending = internal(log_id)
+        stream.over = True
+        stream.set_end(stream.ending)
+        sender.send(stream.send, None)
+        self._gone(stream)
+        return False

@@ -1,0 +1,182 @@
+"""The six words that a stream must keep (etcd's, for its watch), as functions over what a subscriber saw.
+
+Each is given a subscriber's runs: one list of updates for every connection that it had, the next one resumed where the one before
+ended. A broken word is an AssertionError that says where. `bench/stream.py` runs them too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from recollect.v1.conversation_service_pb2 import AppendTurnResponse
+from recollect.v1.update_pb2 import Update
+
+SNAPSHOT = {"conversation_list", "conversation_loaded"}
+NOT_LOGGED = SNAPSHOT | {"heartbeat", "message_delta"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An update, as far as the words go."""
+
+    kind: str
+    epoch: str = ""
+    position: int = -1
+    """Its place in the log; -1: it has none."""
+    conversation_id: str = ""
+    sequences: tuple[int, ...] = ()
+    """Of the messages that it brought."""
+    reset: bool = False
+
+    @property
+    def logged(self) -> bool:
+        """Whether it is a change, and no part of a snapshot, heartbeat or draft."""
+        return self.kind not in NOT_LOGGED
+
+
+@dataclass(frozen=True)
+class Written:
+    """An append that was acknowledged."""
+
+    conversation_id: str
+    sequences: tuple[int, ...]
+    epoch: str
+    position: int
+
+
+Run = Sequence[Seen]
+Runs = Sequence[Run]
+
+
+def seen(update: Update) -> Seen:
+    """What the words ask for of an update of the contract."""
+    epoch, position = place(update.cursor)
+    sequences = tuple(message.sequence for message in update.conversation_updated.messages)
+    return Seen(str(update.WhichOneof("kind")), epoch, position, update.conversation_id, sequences, update.reset)
+
+
+def written(answer: AppendTurnResponse) -> Written:
+    """What the words ask for of an answered append."""
+    return Written(answer.conversation.id, tuple(message.sequence for message in answer.messages), *place(answer.cursor))
+
+
+def place(cursor: str) -> tuple[str, int]:
+    """Epoch and number of a cursor. It is opaque to callers; the tests know."""
+    epoch, _, number = cursor.rpartition("-")
+    return epoch, int(number) if number else -1
+
+
+def ordered(runs: Runs) -> None:
+    """Cursors only grow, and so do the sequences of each conversation's messages."""
+    for part in _unbroken(runs):
+        places = [it.position for it in part if it.position >= 0]
+        assert places == sorted(places), f"cursors go back: {_first_fall(places)}"
+        newest: dict[str, int] = {}
+        for it in part:
+            for sequence in it.sequences:
+                before = newest.get(it.conversation_id, 0)
+                assert sequence > before, f"message {sequence} of {it.conversation_id} comes after {before}"
+                newest[it.conversation_id] = sequence
+
+
+def unique(runs: Runs) -> None:
+    """No change and no message comes twice."""
+    for part in _unbroken(runs):
+        places = [it.position for it in part if it.logged]
+        assert len(places) == len(set(places)), f"{len(places) - len(set(places))} changes came twice"
+        messages = [(it.conversation_id, sequence) for it in part for sequence in it.sequences]
+        assert len(messages) == len(set(messages)), f"{len(messages) - len(set(messages))} messages came twice"
+
+
+def atomic(runs: Runs, appends: Iterable[Written]) -> None:
+    """The messages of one append come in one update, all of them, and nothing else with them."""
+    batches = {(it.conversation_id, it.sequences) for it in appends}
+    known = {(conversation, sequence) for conversation, sequences in batches for sequence in sequences}
+    for run in runs:
+        for it in run:
+            if any((it.conversation_id, sequence) in known for sequence in it.sequences):
+                assert (it.conversation_id, it.sequences) in batches, f"{it.sequences} of {it.conversation_id} is no append"
+
+
+def reliable(runs: Runs, appends: Iterable[Written], wants: Callable[[str], bool] = lambda _: True) -> None:
+    """Nothing is left out: every append between the first and the last place that the subscriber knows was told.
+
+    But of a conversation that was deleted, it may be told no more than that.
+    """
+    for part in _unbroken(runs):
+        known = [it for it in part if it.position >= 0]
+        if not known:
+            continue
+        first, last = known[0], known[-1]
+        told = {(it.conversation_id, it.sequences) for it in part if it.sequences}
+        gone = _gone(part)
+        for it in appends:
+            if (
+                it.conversation_id not in gone
+                and it.epoch == first.epoch
+                and first.position < it.position <= last.position
+                and wants(it.conversation_id)
+            ):
+                assert (it.conversation_id, it.sequences) in told, f"append {it} was not told"
+
+
+def resumable(runs: Runs, whole: Run) -> None:
+    """Joined, the runs are what a subscriber saw that never dropped (`whole`), from their first place to their last."""
+    for part in _unbroken(runs):
+        known = [it for it in part if it.position >= 0]
+        if not known or known[0].epoch not in {it.epoch for it in whole}:
+            continue
+        first, last = known[0], known[-1]
+        after = first.position - (1 if first.logged else 0)
+        until = min(last.position, max(it.position for it in whole))
+        gone = _gone([*part, *whole])
+
+        def between(
+            run: Run, after: int = after, until: int = until, gone: set[str] = gone, epoch: str = first.epoch
+        ) -> list[Seen]:
+            kept = [it for it in run if it.kind == "conversation_deleted" or it.conversation_id not in gone]
+            return [it for it in kept if it.logged and it.epoch == epoch and after < it.position <= until]
+
+        assert between(part) == between(whole)
+
+
+def bookmarkable(runs: Runs) -> None:
+    """Every change has a cursor, and so has a heartbeat: that of the last change, or a later one."""
+    for part in _unbroken(runs):
+        newest = -1
+        for it in part:
+            if it.kind in {"message_delta", "conversation_list"}:
+                assert it.position == -1, f"{it.kind} has a cursor"
+                continue
+            assert it.position >= 0, f"{it.kind} has no cursor"
+            assert it.kind != "heartbeat" or it.position >= newest, f"a heartbeat goes back to {it.position} from {newest}"
+            newest = it.position
+
+
+def check(runs: Runs, appends: Sequence[Written], whole: Run | None = None, wants: Callable[[str], bool] = lambda _: True) -> None:
+    """All six words. `whole` is what a subscriber saw that never dropped; without one, joined runs are held against the appends."""
+    ordered(runs)
+    unique(runs)
+    atomic(runs, appends)
+    reliable(runs, appends, wants)
+    resumable(runs, whole if whole is not None else [it for run in runs for it in run])
+    bookmarkable(runs)
+
+
+def _unbroken(runs: Runs) -> list[list[Seen]]:
+    """The runs joined; a snapshot begins a new part, for it replaces what came before."""
+    parts: list[list[Seen]] = [[]]
+    for run in runs:
+        for it in run:
+            if it.kind == "conversation_list":
+                parts.append([])
+            parts[-1].append(it)
+    return [part for part in parts if part]
+
+
+def _gone(run: Run) -> set[str]:
+    return {it.conversation_id for it in run if it.kind == "conversation_deleted"}
+
+
+def _first_fall(places: list[int]) -> str:
+    return next(f"{after} behind {before}" for before, after in pairwise(places) if after < before)

@@ -1,0 +1,206 @@
+"""Subscribers that bare gRPC makes, and the six words, held against what every one of them saw."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from recollect.v1.message_pb2 import Message
+from recollect.v1.update_pb2 import Update
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service
+from tests.streaming import checkers
+
+DEADLINE = 30.0
+
+
+class Subscriber:
+    """A subscriber with bare gRPC, which collects what it is told in a thread of its own."""
+
+    def __init__(self, target: str, **asked: Any) -> None:
+        self.asked = asked
+        self.updates: list[Update] = []
+        self.runs: list[list[Update]] = []
+        self.elements = 0
+        self.error: grpc.RpcError | None = None
+        self._changed = threading.Condition()
+        self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._connect(asked)
+
+    def _connect(self, asked: dict[str, Any]) -> None:
+        self.runs.append([])
+        self.error = None
+        stub = ConversationServiceStub(self._channel)
+        self._call = stub.StreamUpdates(api.StreamUpdatesRequest(**asked))
+        self._thread = threading.Thread(target=self._read, args=(self._call,), daemon=True)
+        self._thread.start()
+
+    def _read(self, call: Any) -> None:
+        try:
+            for response in call:
+                with self._changed:
+                    self.elements += 1
+                    for update in (response.update, *response.following):
+                        self.updates.append(update)
+                        self.runs[-1].append(update)
+                    self._changed.notify_all()
+        except grpc.RpcError as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+
+    def until(self, condition: Callable[[], object]) -> "Subscriber":
+        """Waits until it is so."""
+        with self._changed:
+            assert self._changed.wait_for(condition, DEADLINE), f"it never was so: {[self.kinds(), self.error]}"
+        return self
+
+    def ready(self) -> "Subscriber":
+        """Waits for the snapshot, or for the end of what was missed."""
+        return self.until(lambda: {"conversation_loaded", "heartbeat"} & {str(it.WhichOneof("kind")) for it in self.runs[-1]})
+
+    def ended(self) -> "Subscriber":
+        """Waits until the stream failed."""
+        return self.until(lambda: self.error)
+
+    def until_count(self, kind: str, count: int) -> list[Any]:
+        """Waits for so many updates of a kind, and answers them."""
+        self.until(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)
+
+    def of(self, kind: str) -> list[Any]:
+        """What the updates of a kind say, in order."""
+        return [getattr(update, kind) for update in self.updates if update.WhichOneof("kind") == kind]
+
+    def kinds(self, *, beats: bool = False) -> list[str]:
+        """The kinds of the updates, in order; heartbeats only where asked for."""
+        kinds = [str(update.WhichOneof("kind")) for update in self.updates]
+        return [kind for kind in kinds if beats or kind != "heartbeat"]
+
+    def messages(self) -> list[str]:
+        """What the messages say that came, in order."""
+        return [message.content for updated in self.of("conversation_updated") for message in updated.messages]
+
+    @property
+    def cursor(self) -> str:
+        """The last cursor that it was told."""
+        return next(update.cursor for update in reversed(self.updates) if update.cursor)
+
+    def drop(self) -> None:
+        """Goes away, and waits until it is gone."""
+        self._call.cancel()
+        self._thread.join(DEADLINE)
+
+    def resume(self, target: str | None = None) -> None:
+        """Comes back with its cursor, to another server if one is named."""
+        self.drop()
+        if target is not None:
+            self._channel.close()
+            self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._connect(self.asked | {"cursor": self.cursor})
+
+    def close(self) -> None:
+        self.drop()
+        self._channel.close()
+
+
+class Recorder(Service):
+    """A service that remembers what it acknowledged."""
+
+    def __init__(self, target: str, written: list[checkers.Written]) -> None:
+        super().__init__(target)
+        self.written = written
+        self.channels: dict[str, str] = {}
+
+    def create(self, channel: str = "web", **fields: Any) -> Any:
+        conversation = super().create(channel, **fields)
+        self.channels[conversation.id] = channel
+        return conversation
+
+    def append(self, conversation_id: str, *messages: Message, **fields: Any) -> api.AppendTurnResponse:
+        answer = super().append(conversation_id, *messages, **fields)
+        if answer.cursor and not answer.duplicate:
+            self.written.append(checkers.written(answer))
+        return answer
+
+    def publish(self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool = False) -> None:
+        request = api.PublishDeltaRequest(conversation_id=conversation_id, draft_id=draft_id, offset=offset, text=text, done=done)
+        self.conversations.PublishDelta(request)
+
+
+@dataclass
+class Watched:
+    """What a test's subscribers saw, and what was written meanwhile."""
+
+    subscribers: list[Subscriber] = field(default_factory=list)
+    written: list[checkers.Written] = field(default_factory=list)
+    recorders: list[Recorder] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Holds the six words against every subscriber. One that never dropped is what the others are joined against."""
+        channels = {name: channel for recorder in self.recorders for name, channel in recorder.channels.items()}
+        runs = [[[checkers.seen(update) for update in run] for run in it.runs] for it in self.subscribers]
+        whole = next((them[0] for it, them in zip(self.subscribers, runs, strict=True) if len(them) == 1 and not it.asked), None)
+        for subscriber, seen in zip(self.subscribers, runs, strict=True):
+
+            def wants(name: str, asked: dict[str, Any] = subscriber.asked) -> bool:
+                return name in asked.get("conversation_ids", [name]) and (
+                    not asked.get("channels") or channels.get(name) in asked["channels"]
+                )
+
+            filtered = {"conversation_ids", "channels"} & subscriber.asked.keys()
+            checkers.check(seen, self.written, None if filtered else whole, wants)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    """Closes the subscribers of a test, and holds the six words against what they saw."""
+    it = Watched()
+    yield it
+    for subscriber in it.subscribers:
+        subscriber.close()
+    for recorder in it.recorders:
+        recorder.channel.close()
+    it.check()
+
+
+@pytest.fixture
+def subscribe(request: pytest.FixtureRequest, watched: Watched) -> Callable[..., Subscriber]:
+    """Subscribes to `server`, or to another by `target`."""
+
+    def to(target: str = "", **asked: Any) -> Subscriber:
+        watched.subscribers.append(Subscriber(target or request.getfixturevalue("server").target, **asked))
+        return watched.subscribers[-1]
+
+    return to
+
+
+@pytest.fixture
+def record(watched: Watched) -> Callable[[RunningServer], Recorder]:
+    """Services of servers that a test starts itself."""
+
+    def of(server: RunningServer) -> Recorder:
+        watched.recorders.append(Recorder(server.target, watched.written))
+        return watched.recorders[-1]
+
+    return of
+
+
+@pytest.fixture
+def service(server: RunningServer, record: Callable[[RunningServer], Recorder]) -> Recorder:
+    """The service of `server`."""
+    return record(server)
+
+
+def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
+    """Waits until it is so, where nothing tells when."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never was so"
+        threading.Event().wait(0.01)

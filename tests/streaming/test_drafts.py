@@ -1,0 +1,198 @@
+"""PublishDelta: an answer that is still being written reaches the subscribers as it grows, and is never stored."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.services.streaming import drafts
+from recollect_server.services.streaming.drafts import Drafts
+
+from tests.conftest import MovableClock, RunningServer
+from tests.server.conftest import UNKNOWN, agent, failure_of
+from tests.streaming.conftest import Recorder, Subscriber
+
+Subscribe = Callable[..., Subscriber]
+
+
+def text_of(subscriber: Subscriber, draft_id: str = "d") -> str:
+    """A draft as a subscriber has put it together."""
+    text = ""
+    for delta in subscriber.of("message_delta"):
+        if delta.draft_id == draft_id:
+            assert delta.offset <= len(text), f"a gap: {delta}"
+            text = text[: delta.offset] + delta.text if delta.offset else delta.text
+    return text
+
+
+def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_it(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.told("How full is it?")
+    both = [subscribe().ready(), subscribe(conversation_ids=[name]).ready()]
+    said = ["It is ", "97 % ", "full. \N{GRINNING FACE}"]
+    for number, part in enumerate(said):
+        service.publish(name, "d", len("".join(said[:number])), part, done=part is said[-1])
+        for one in both:
+            one.until_count("message_delta", number + 1)
+            assert text_of(one) == "".join(said[: number + 1])
+    stored = service.append(name, agent("".join(said)), draft_id="d")
+    for one in both:
+        (updated,) = one.until_count("conversation_updated", 1)
+        assert (updated.draft_id, list(updated.messages)) == ("d", list(stored.messages))
+        assert [delta.done for delta in one.of("message_delta")] == [False, False, True]
+        assert not any(delta.dropped for delta in one.of("message_delta"))
+        assert one.kinds()[-1] == "conversation_updated"
+        assert {it.conversation_id for it in one.updates if it.WhichOneof("kind") == "message_delta"} == {name}
+    late = subscribe()
+    service.publish(name, "next", 0, "x")
+    late.until_count("message_delta", 1)
+    assert [delta.draft_id for delta in late.of("message_delta")] == ["next"]
+
+
+def test_a_subscriber_that_comes_late_gets_the_text_so_far(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.told("Hi")
+    service.publish(name, "d", 0, "One ")
+    service.publish(name, "d", 4, "two ")
+    late = subscribe()
+    (delta,) = late.until_count("message_delta", 1)
+    assert (delta.offset, delta.text, late.kinds()[:2]) == (0, "One two ", ["conversation_list", "conversation_loaded"])
+    late.resume()  # and so does one that comes back
+    late.until_count("message_delta", 2)
+    service.publish(name, "d", 8, "three")
+    late.until_count("message_delta", 3)
+    assert [(it.offset, it.text) for it in late.of("message_delta")[1:]] == [(0, "One two "), (8, "three")]
+
+
+def test_a_draft_of_another_conversation_is_not_told(subscribe: Subscribe, service: Recorder) -> None:
+    mine, other = service.told("Mine"), service.told("Other", channel="email")
+    by_name, by_channel = subscribe(conversation_ids=[mine]).ready(), subscribe(channels=["web"]).ready()
+    service.publish(other, "theirs", 0, "Not for me")
+    service.publish(mine, "mine", 0, "For me")
+    for one in (by_name, by_channel):
+        assert [it.draft_id for it in one.until_count("message_delta", 1)] == ["mine"]
+
+
+def test_a_part_that_is_sent_twice_changes_nothing(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.told("Hi")
+    one = subscribe().ready()
+    for offset, text in [(0, "abc"), (0, "abc"), (3, "def"), (0, "ab"), (3, "def"), (4, "efgh")]:
+        service.publish(name, "d", offset, text)
+    service.publish(name, "d", 8, "", done=True)
+    service.publish(name, "d", 8, "", done=True)
+    one.until(lambda: one.of("message_delta") and one.of("message_delta")[-1].done)
+    assert text_of(one) == "abcdefgh"
+
+
+def test_a_draft_that_begins_anew_replaces_what_was_told(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.told("Hi")
+    one = subscribe().ready()
+    service.publish(name, "d", 0, "A first try")
+    one.until_count("message_delta", 1)
+    service.publish(name, "d", 0, "A second one")
+    one.until(lambda: text_of(one) == "A second one")
+    assert one.of("message_delta")[-1].offset == 0
+
+
+def test_a_draft_that_stands_still_is_dropped(subscribe: Subscribe, service: Recorder, clock: MovableClock) -> None:
+    name = service.told("Hi")
+    one = subscribe().ready()
+    service.publish(name, "d", 0, "Then the model hung")
+    one.until_count("message_delta", 1)
+    clock.move(59_000)
+    service.publish(name, "e", 0, "Another")
+    one.until_count("message_delta", 2)
+    clock.move(1_000)
+    dropped = one.until_count("message_delta", 3)[-1]
+    assert (dropped.draft_id, dropped.dropped, dropped.text) == ("d", True, "")
+    late = subscribe()
+    assert [it.draft_id for it in late.until_count("message_delta", 1)] == ["e"]
+
+
+def test_the_drafts_of_a_deleted_conversation_go_with_it(subscribe: Subscribe, service: Recorder) -> None:
+    name, other = service.told("Hi"), service.told("Hi")
+    one = subscribe().ready()
+    service.publish(name, "d", 0, "Half an answ")
+    one.until_count("message_delta", 1)
+    service.delete(name)
+    one.until_count("conversation_deleted", 1)
+    service.publish(other, "e", 0, "x")
+    late = subscribe()
+    late.until_count("message_delta", 1)
+    assert [it.draft_id for it in late.of("message_delta")] == ["e"]
+    assert not any(it.dropped for it in one.of("message_delta"))
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "no conversation": ("conversation_id", {"conversation_id": ""}),
+    "no draft": ("draft_id", {"draft_id": ""}),
+    "a long name": ("draft_id", {"draft_id": "d" * 129}),
+    "an offset below 0": ("offset", {"offset": -1}),
+    "a gap": ("offset", {"offset": 5}),
+    "a draft nobody knows": ("offset", {"draft_id": "new", "offset": 3}),
+    "other text": ("offset", {"offset": 1, "text": "x"}),
+    "nothing": ("text", {"text": ""}),
+    "NUL": ("text", {"offset": 4, "text": "\0"}),
+    "too much": ("text", {"offset": 4, "text": "x" * 1021}),
+    "a draft that landed": ("draft_id", {"draft_id": "landed"}),
+    "after the end": ("text", {"draft_id": "done", "offset": 4}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_part_that_cannot_be_is_refused_and_changes_nothing(
+    start_server: Callable[..., RunningServer], record: Any, subscribe: Subscribe, case: str
+) -> None:
+    server = start_server(max_message_bytes=1024)
+    service = record(server)
+    name = service.told("Hi")
+    service.publish(name, "d", 0, "abcd")
+    service.publish(name, "done", 0, "abcd", done=True)
+    one = subscribe(server.target).ready()
+    service.publish(name, "landed", 0, "abcd")
+    service.append(name, agent("abcd"), draft_id="landed")
+    one.until_count("conversation_updated", 1)
+    field, change = REFUSED[case]
+    fields = {"conversation_id": name, "draft_id": "d", "text": "more"} | change
+    failure = failure_of(lambda: service.conversations.PublishDelta(api.PublishDeltaRequest(**fields)))
+    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
+    late = subscribe(server.target)
+    late.until_count("message_delta", 2)
+    assert {it.draft_id: it.text for it in late.of("message_delta")} == {"d": "abcd", "done": "abcd"}
+
+
+def test_a_draft_of_a_conversation_that_is_not_there_is_refused(service: Recorder) -> None:
+    failure = failure_of(lambda: service.publish(UNKNOWN, "d", 0, "x"))
+    assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
+
+
+def test_drafts_are_bounded_the_oldest_are_given_up(monkeypatch: pytest.MonkeyPatch, clock: MovableClock) -> None:
+    monkeypatch.setattr(drafts, "_MAX_DRAFTS", 3)
+    monkeypatch.setattr(drafts, "_MAX_TOTAL", 100)
+    them = Drafts(clock, timeout=1000, max_length=1000)
+    for number in range(5):
+        them.publish("c", "web", f"d{number}", 0, "x" * 10, done=False)
+    sent: dict[drafts.Key, drafts.Sent] = {}
+    assert len(them.news(sent, lambda _: True, lambda update: str(update.kind).encode())) == 3
+    them.publish("c", "web", "d4", 10, "x" * 95, done=False)
+    told = them.news(sent, lambda _: True, lambda update: str(update.kind).encode())
+    assert sum(b"dropped=True" in it for it in told) == 2
+    assert set(sent) == {("c", "d4")}
+
+
+def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(clock: MovableClock) -> None:
+    them = Drafts(clock, timeout=1000, max_length=1000)
+    sent: dict[drafts.Key, drafts.Sent] = {}
+    told: list[Any] = []
+
+    def encode(update: Any) -> bytes:
+        told.append(update.kind)
+        return b""
+
+    length = 0
+    for part in ("a", "bc", "def", "ghij"):
+        them.publish("c", "web", "d", length, part, done=False)
+        length += len(part)
+    them.news(sent, lambda _: True, encode)
+    them.publish("c", "web", "d", length, "kl", done=True)
+    them.news(sent, lambda _: True, encode)
+    assert [(it.offset, it.text, it.done) for it in told] == [(0, "abcdefghij", False), (10, "kl", True)]
+    assert them.news(sent, lambda _: True, encode) == []

@@ -1,0 +1,80 @@
+"""What is told is in the index already, and a snapshot is of exactly one place in the log."""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+from recollect_server.domain.conversation import Began, Conversation, fold
+from recollect_server.domain.message import Message, Role
+from recollect_server.storage.index.incoming import Added
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.record import Entry
+
+from tests.streaming.conftest import Recorder, Subscriber
+
+Subscribe = Callable[..., Subscriber]
+ID = "conv-01J00000000000000000000000"
+
+
+def lines(*sequences: int) -> list[Line]:
+    """Lines of ten bytes each: the first one, or messages."""
+    began, text = Began(ID, "web", 1), Message(Role.USER, "x", 1, turn_number=1)
+    return [Line(s, s * 10 - 10, 10, Entry(began if s == 1 else text)) for s in sequences]
+
+
+def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Path) -> None:
+    index = Index(tmp_path)
+    told: list[tuple[int, int]] = []
+    readable: list[bool] = []
+    refused: list[str] = []
+
+    def hear(news: Sequence[tuple[int, object]]) -> None:
+        with apsw.Connection(str(tmp_path / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as other:
+            for cursor, what in news:
+                assert isinstance(what, Added)
+                told.append((cursor, what.lines[0].sequence))
+                readable.append(other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1)
+
+    index.listen(hear)
+    known = fold(None, Began(ID, "web", 1))
+    assert isinstance(known, Conversation)
+    add = partial(index.add, time=1, failed=refused.append)
+    number, first = add(None, None, known, lines(1))
+    add(number, known, known, lines(2))
+    add(number, known, known, lines(4))  # line 3 is missing: refused, alone
+    _, last = add(number, known, known, lines(3))
+    index.settle()
+    assert (first, last) == (1, 4)
+    assert told == [(0, 1), (1, 2), (3, 3)]
+    assert readable == [True] * 3
+    assert len(refused) == 1
+    index.close()
+
+
+def test_a_snapshot_and_what_follows_it_are_everything_once(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.create().id
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            service.turn(name, str(number))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    many = [subscribe(max_turns=1000).ready() for _ in range(12)]
+    for one in many:
+        one.until_count("conversation_updated", 5)
+    stop.set()
+    writer.join()
+    for one in many:
+        (loaded,) = one.of("conversation_loaded")
+        before = [message.sequence for message in loaded.messages]
+        after = [message.sequence for updated in one.of("conversation_updated") for message in updated.messages]
+        assert before + after == list(range(2, 2 + len(before + after)))
+        assert loaded.conversation.message_count == len(before)

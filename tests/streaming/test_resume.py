@@ -1,0 +1,260 @@
+"""A subscriber that comes back with its cursor: what it missed, or a snapshot that says so."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.jobs import update_pruner
+from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.space import Space
+from recollect_server.services.streaming import log
+from recollect_server.storage.index.file import NAME, remove_files
+
+from tests.conftest import MovableClock, RunningServer
+from tests.server.conftest import at_once, delete_index, failure_of
+from tests.streaming.conftest import Recorder, Subscriber, eventually
+
+Subscribe = Callable[..., Subscriber]
+Start = Callable[..., RunningServer]
+Record = Callable[[RunningServer], Recorder]
+
+
+@pytest.fixture
+def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
+    """The spaces that servers open from here on."""
+    opened: list[Space] = []
+    begin = Space.__init__
+
+    def note(self: Space, *arguments: Any) -> None:
+        begin(self, *arguments)
+        opened.append(self)
+
+    monkeypatch.setattr(Space, "__init__", note)
+    return opened
+
+
+def test_a_subscriber_that_drops_sees_what_it_missed_and_goes_on(subscribe: Subscribe, service: Recorder) -> None:
+    whole, one = subscribe().ready(), subscribe(max_batch=1).ready()
+    name = service.told("One")
+    one.until_count("conversation_updated", 1)
+    one.drop()
+    service.turn(name, "Two")
+    service.rename(name, "Counting")
+    one.resume()
+    one.ready()
+    service.turn(name, "Three")
+    one.until_count("conversation_updated", 3)
+    whole.until_count("conversation_updated", 3)
+    assert one.kinds() == whole.kinds()
+    assert one.messages() == ["One", "Two", "Noted.", "Three", "Noted."]
+    assert [bool(it.reset) for it in one.updates if it.reset] == []
+
+
+def test_it_does_so_across_a_restart(subscribe: Subscribe, start_server: Start, record: Record) -> None:
+    first = start_server()
+    service = record(first)
+    one = subscribe(first.target).ready()
+    name = service.told("One")
+    one.until_count("conversation_updated", 1)
+    service.turn(name, "Two")
+    first.stop()
+    one.until(lambda: one.error)
+    assert (one.error.code().name, one.error.details()) == ("UNAVAILABLE", "the server stops: come back with the last cursor")  # type: ignore[union-attr]
+    second = start_server()
+    record(second).turn(name, "Three")
+    one.resume(second.target)
+    one.until(lambda: len(one.messages()) == 5)
+    assert one.messages() == ["One", "Two", "Noted.", "Three", "Noted."]
+
+
+def test_the_cursor_of_an_append_is_a_place_in_the_stream(subscribe: Subscribe, service: Recorder) -> None:
+    name = service.create().id
+    first, second = service.turn(name, "One"), service.turn(name, "Two")
+    one = subscribe(cursor=first.cursor).ready()
+    assert (one.kinds(), one.cursor) == (["conversation_updated"], second.cursor)
+    assert subscribe(cursor=second.cursor).ready().kinds() == []
+
+
+def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_gone(
+    subscribe: Subscribe, service: Recorder
+) -> None:
+    one, stays = subscribe().ready(), subscribe().ready()
+    one.drop()
+    gone, kept = service.told("Nobody may read this"), service.told("This stays")
+    service.delete(gone)
+    stays.until_count("conversation_deleted", 1)
+    one.resume()
+    one.ready().until_count("conversation_deleted", 1)
+    assert one.messages() == ["This stays"]
+    assert [it.conversation_id for it in one.updates[2:] if it.conversation_id] == [kept, kept, gone]
+
+
+@pytest.mark.parametrize("entries", [1, 7, 1000])
+def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch, entries: int
+) -> None:
+    monkeypatch.setattr(log, "_RING_ENTRIES", entries)
+    monkeypatch.setattr(log, "_PART", 5)
+    whole = subscribe().ready()
+    names = [service.create().id for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: [service.turn(names[n % 4], f"{n}") for _ in range(5)], range(8)))
+    late = subscribe(cursor=whole.updates[1].cursor, max_batch=3).ready()
+    whole.until_count("conversation_updated", 40)
+    assert late.kinds() == whole.kinds()[2:]
+
+
+def test_subscribers_that_come_and_go_while_many_write_miss_nothing(subscribe: Subscribe, service: Recorder) -> None:
+    whole = subscribe().ready()
+    names = [service.create().id for _ in range(4)]
+    comers = [subscribe(max_batch=n % 2 * 100).ready() for n in range(6)]
+
+    def work(number: int) -> None:
+        if number < 4:
+            for count in range(30):
+                service.turn(names[number], f"{number} {count}")
+        else:
+            for _ in range(4):
+                comers[number - 4].resume()
+                comers[number - 4].until(lambda: comers[number - 4].runs[-1])
+
+    at_once(10, work)
+    for one in (whole, *comers):
+        one.until_count("conversation_updated", 120)
+    for one in comers:
+        assert [it.cursor for it in one.updates if it.cursor and it.WhichOneof("kind") == "conversation_updated"] == [
+            it.cursor for it in whole.updates if it.WhichOneof("kind") == "conversation_updated"
+        ]
+
+
+def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
+    subscribe: Subscribe, start_server: Start, record: Record
+) -> None:
+    first = start_server()
+    name = record(first).told("One")
+    one = subscribe(first.target).ready()
+    first.stop()
+    delete_index(first)
+    one.resume(start_server().target)
+    one.until_count("conversation_loaded", 2)
+    listed, loaded = one.runs[-1]
+    assert (listed.reset, loaded.reset) == (True, False)
+    assert [it.id for it in listed.conversation_list.conversations] == [name]
+    assert [it.content for it in loaded.conversation_loaded.messages] == ["One"]
+
+
+def test_an_index_that_is_made_anew_under_open_streams_resets_them(
+    subscribe: Subscribe, service: Recorder, server: RunningServer
+) -> None:
+    name = service.told("One")
+    one = subscribe().ready()
+    (server.folder / NAME).unlink()
+    one.until_count("conversation_list", 2)
+    assert [it.reset for it in one.updates if it.WhichOneof("kind") == "conversation_list"] == [False, True]
+    one.until_count("conversation_loaded", 2)
+    service.turn(name, "Two")
+    one.until(lambda: one.messages() == ["Two", "Noted."])
+    assert one.runs[0][-1].cursor.split("-")[0] != one.runs[0][1].cursor.split("-")[0]
+
+
+@pytest.mark.parametrize("how", ["age", "number"])
+def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer, clock: MovableClock, how: str
+) -> None:
+    one = subscribe().ready()
+    name = service.told("One", "Two", "Three")
+    one.until_count("conversation_updated", 3)
+    one.drop()
+    service.turn(name, "Four")
+    (space,) = spaces
+    if how == "age":
+        clock.move(7 * 86_400_000 + 1)
+        service.turn(name, "Five")
+        pruner = UpdatePruner(space, timedelta(days=7), 1000)
+    else:
+        service.turn(name, "Five")
+        pruner = UpdatePruner(space, timedelta(days=7), 1)
+    assert pruner.prune() == 5
+    assert pruner.prune() == 0
+    pruner.stop()
+    one.resume()
+    one.until_count("conversation_loaded", 2)
+    assert one.runs[-1][0].reset
+    assert subscribe(cursor=one.cursor).ready().kinds() == []
+
+
+def test_what_is_kept_is_still_told_after_pruning(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer, start_server: Start
+) -> None:
+    name = service.create().id
+    cursors = [service.turn(name, str(n)).cursor for n in range(6)]
+    (space,) = spaces
+    pruner = UpdatePruner(space, timedelta(days=7), 2)
+    assert pruner.prune() == 5
+    pruner.stop()
+    server.stop()  # what is in memory is gone too
+    again = start_server()
+    kept = subscribe(again.target, cursor=cursors[3]).ready()
+    assert [it.cursor for it in kept.updates if it.WhichOneof("kind") == "conversation_updated"] == cursors[4:]
+    assert subscribe(again.target, cursor=cursors[2]).ready().runs[-1][0].reset
+
+
+def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
+    subscribe: Subscribe, start_server: Start, record: Record
+) -> None:
+    """The index loses its last transactions as a power failure takes them; the transcript has all, and is indexed again."""
+    first = start_server()
+    service = record(first)
+    name = service.told("One")
+    first.stop()
+    before = (first.folder / NAME).read_bytes()
+    second = start_server()
+    lost = record(second).turn(name, "Two")
+    second.stop()
+    remove_files(first.folder)
+    (first.folder / NAME).write_bytes(before)
+    third = start_server()
+    one = subscribe(third.target, cursor=lost.cursor)
+    one.until_count("conversation_loaded", 1)
+    assert one.updates[0].reset
+    assert [it.content for it in one.updates[1].conversation_loaded.messages] == ["One", "Two", "Noted."]
+
+
+def test_a_stream_is_refused_while_the_index_cannot_be_read(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder, server: RunningServer
+) -> None:
+    one = subscribe().ready()
+    one.drop()
+    (space,) = spaces
+    with space.locks.hold_all():  # so nobody mends it meanwhile
+        space.index.give_up("a test")
+        failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))))
+    assert (failure.code, failure.reason, failure.retry_ms) == ("UNAVAILABLE", "INDEX_UNAVAILABLE", 1000)
+
+
+def test_appends_go_on_while_the_log_is_pruned_a_little_at_a_time(
+    spaces: list[Space], subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = service.told("One", "Two", "Three")
+    monkeypatch.setattr(update_pruner, "_SLICE", 1)
+    monkeypatch.setattr(update_pruner, "_PAUSE", 60.0)
+    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1)
+    with ThreadPoolExecutor(1) as pool:
+        pruned = pool.submit(pruner.prune)
+        service.turn(name, "Four")
+        assert service.found("Four") == [name]
+        pruner.stop()  # between two slices
+        assert pruned.result(30) == 1
+    assert pruner.prune() == 1
+
+
+def test_the_log_is_pruned_now_and_then(spaces: list[Space], subscribe: Subscribe, service: Recorder) -> None:
+    cursor = service.turn(service.create().id, "One").cursor
+    service.told("Two", "Three")
+    pruner = UpdatePruner(spaces[0], timedelta(days=7), 1, seconds=0.01)
+    eventually(lambda: not spaces[0].index.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    pruner.stop()
+    assert subscribe(cursor=cursor).ready().updates[0].reset
