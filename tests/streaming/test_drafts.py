@@ -170,6 +170,7 @@ def test_drafts_are_bounded_the_oldest_are_given_up(monkeypatch: pytest.MonkeyPa
     them = Drafts(clock, timeout=1000, max_length=1000)
     for number in range(5):
         them.publish("c", "web", f"d{number}", 0, "x" * 10, done=False)
+    them.show({"c"})
     sent: dict[drafts.Key, drafts.Sent] = {}
     assert len(them.news(sent, lambda _: True, lambda update: str(update.kind).encode())) == 3
     them.publish("c", "web", "d4", 10, "x" * 95, done=False)
@@ -191,6 +192,7 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(cloc
     for part in ("a", "bc", "def", "ghij"):
         them.publish("c", "web", "d", length, part, done=False)
         length += len(part)
+    them.show({"c"})
     them.news(sent, lambda _: True, encode)
     them.publish("c", "web", "d", length, "kl", done=True)
     them.news(sent, lambda _: True, encode)

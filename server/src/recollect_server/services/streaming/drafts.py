@@ -8,7 +8,7 @@ next is one part with everything that came meanwhile.
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -36,6 +36,8 @@ class Draft:
     ends: list[int] = field(default_factory=list)
     """How many characters there are up to the end of each part."""
     done: bool = False
+    shown: bool = False
+    """Whether the watchers may see it: what was written before it began is told first."""
     encoded: tuple[int, int, bool, bytes] | None = None
     """The last part that was sent, from and to where: many watchers are sent the same."""
 
@@ -116,6 +118,13 @@ class Drafts:
             self._keep_within_bounds()
             self.version += 1
 
+    def show(self, conversation_ids: Collection[str]) -> None:
+        """What was written before the drafts of these conversations began can be read from here on."""
+        with self._guard:
+            for key, draft in self._drafts.items():
+                draft.shown = draft.shown or key[0] in conversation_ids
+            self.version += 1
+
     def land(self, conversation_id: str, draft_id: str) -> None:
         """The messages that complete it are stored."""
         key = (conversation_id, draft_id)
@@ -152,7 +161,7 @@ class Drafts:
                     found.append(encode(self._update(key, Delta(key[1], 0, "", dropped=True))))
             for key, draft in self._drafts.items():
                 now = Sent(draft.generation, draft.length, draft.done)
-                if sent.get(key) != now and wants((key[0], draft.channel)):
+                if draft.shown and sent.get(key) != now and wants((key[0], draft.channel)):
                     found.append(self._part(key, draft, sent.get(key), encode))
                     sent[key] = now
         return found

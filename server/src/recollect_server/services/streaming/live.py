@@ -1,5 +1,8 @@
 """The work of StreamUpdates and PublishDelta."""
 
+from contextlib import suppress
+
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
@@ -41,6 +44,8 @@ class LiveUpdates:
 
     def publish(self, conversation_id: str, draft_id: str, offset: int, text: str, *, done: bool) -> None:
         """Passes on more text of an unfinished answer. Raises InvalidField, ConversationNotFound, StorageUnavailable."""
+        with suppress(IndexUnavailable):
+            self._space.index.settle()  # so that what was written before the draft is told before it
         with self._space.locks.hold(conversation_id):
             channel = self._space.head(conversation_id).conversation.channel
             self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)

@@ -174,6 +174,8 @@ class UpdateLog:
         with self._changed:
             if epoch == self._index.epoch:
                 self._extend(entries, gone)
+        if about:
+            self.drafts.show({conversation_id for conversation_id, _ in about})
         about.update(entry.about for entry in entries)
         return News(about, len(entries), everyone)
 
