@@ -66,7 +66,9 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., 
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
-        values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
+        # By words alone, unless a test asks for more: loading the model takes half a second of each server.
+        defaults = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s", "embedder": "off"}
+        values = defaults | settings
         chosen = Settings.load(None, values)
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
         running.append(server)

@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
+    embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
+    embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
+    embedding_threads: int = Field(2, ge=1, le=64, description="threads that embed behind everything else")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

@@ -43,7 +43,7 @@ class Embedder:
         from onnxruntime.capi import onnxruntime_pybind11_state as failures
         from tokenizers import Tokenizer
 
-        self.identity = weights.identity
+        self.identity, self.folder = weights.identity, weights.folder
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,8 @@ class Space:
         self.clock = clock
         self.holding = Holding()
         self.behind = Behind()
+        self.forgetting: list[Callable[[str, int | None], int]] = []
+        """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self.locks = StripedLocks()
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after

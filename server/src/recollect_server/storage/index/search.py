@@ -30,6 +30,7 @@ class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     turn_number: int
     time: int
     place: Place
+    tokens: int
 
 
 def message_scores(
@@ -100,13 +101,13 @@ def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[i
         return {}
     times, values = _times(scope)
     rows = connection.execute(
-        f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length FROM messages m JOIN conversations c"
+        f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length, m.tokens FROM messages m JOIN conversations c"
         f" ON c.number = m.id >> {SEQUENCE_BITS} WHERE m.id IN (SELECT value FROM json_each(?))"
         f"{''.join(f' AND {part}' for part in times)}",
         (orjson.dumps(list(ids)).decode(), *values),
     )
     mask = (1 << SEQUENCE_BITS) - 1
-    return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5])) for row in rows}
+    return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5]), row[6]) for row in rows}
 
 
 def _any(terms: list[Term]) -> str:
