@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
+from recollect_server.storage.index import checking as index
+from recollect_server.storage.vectors import checking as vectors
 
 THREADS = 32
 ECHO = "/bench.Echo/Echo"
@@ -27,6 +30,15 @@ def echo() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server that answers every call with its request."""
     server = subprocess.Popen([sys.executable, "-m", "bench.servers"], stdout=subprocess.PIPE, text=True)
     yield from _until_stopped(server)
+
+
+def embedded(data_dir: Path) -> None:
+    """Waits until the server over a folder has embedded everything that is indexed."""
+    folder = data_dir / "default" / "conversations"
+    while True:
+        time.sleep(0.2)  # the index takes in what was acknowledged within less
+        if index.state_of(folder).lines == vectors.state_of(folder).lines:
+            return
 
 
 def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
