@@ -72,11 +72,11 @@ def test_a_small_matrix_is_searched_exactly() -> None:
 
 
 def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
-    ids, vectors = some(20_000)
+    ids, vectors = some(12_000)
     matrix = filled(ids, vectors)
     assert len(matrix) > 5 * scan.RESCORED
     kept = []
-    for seed in range(10):
+    for seed in range(5):
         question = a_question(vectors, seed)
         own, windows = exact(ids, vectors, question)
         found = Scan(matrix, question)
@@ -85,12 +85,12 @@ def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
 
 
 def test_filters_come_before_the_choice_of_the_best() -> None:
-    ids, vectors = some(20_000)
+    ids, vectors = some(12_000)
     times = np.arange(len(ids)) % 1000
     matrix = filled(ids, vectors, times)
     question = a_question(vectors)
     own, _ = exact(ids, vectors, question)
-    nearest = best(own, 20_000)
+    nearest = best(own, 12_000)
     allowed = np.array([7, 300, 901])
     inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
     assert list(Scan(matrix, question, allowed).nearest(30)) == inside[:30]

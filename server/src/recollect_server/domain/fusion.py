@@ -100,6 +100,7 @@ _CONVERSATION = 0.4
 _CONVERSATION_ALONE = 0.8  # where there are no vectors
 _CONVERSATION_WINDOW = 0.3
 _ABBREVIATION = 0.5
+_NOTHING = 0.1  # a cosine as texts have that say nothing of each other
 
 
 def fuse(question: Question, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
@@ -124,15 +125,13 @@ def fuse(question: Question, messages: MessageLegs, conversations: ConversationL
     return Fused(share(of_messages), share(of_conversations))
 
 
-def _spread(scores: Array) -> Array:
-    """The scores from 0, the lowest, to 1, the highest; what is not known counts as the lowest."""
-    known = scores[~np.isnan(scores)]
-    if not len(known):
-        return np.zeros(len(scores))
-    low, high = known.min(), known.max()
+def _spread(cosines: Array) -> Array:
+    """The cosines from 0, the lowest or `_NOTHING`, to 1, the highest; what is not known counts as the lowest."""
+    known = cosines[~np.isnan(cosines)]
+    low, high = min(known.min(initial=_NOTHING), _NOTHING), known.max(initial=-1.0)
     if high <= low:
-        return np.where(np.isnan(scores), 0.0, 1.0)
-    return np.where(np.isnan(scores), 0.0, (scores - low) / (high - low))
+        return np.zeros(len(cosines))
+    return np.where(np.isnan(cosines), 0.0, (cosines - low) / (high - low))
 
 
 def share(scores: Array) -> Array:
