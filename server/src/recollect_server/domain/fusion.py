@@ -77,6 +77,8 @@ class ConversationLegs:
     """Mean cosine of its best three pieces."""
     vector_mean: Array
     """Mean cosine of all its pieces."""
+    mean_vector: NDArray[np.float32]
+    """The mean of its pieces' vectors, of length 1: [m, 384]. Zeros where it has none."""
     abbreviation: Array
     """Cosine of its abbreviation's best piece; nan without one."""
     messages: Array

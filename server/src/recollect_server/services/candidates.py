@@ -16,11 +16,13 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.vectors.rows import DIMENSIONS
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 _MESSAGES = 200  # the best messages of each leg that are looked at; more did not change the answers
 _NOTES = 50  # the best abbreviations
+_NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
 _SCORED = 5000  # messages whose words are scored
 LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
@@ -168,6 +170,7 @@ def _conversation_legs(
         window=_values({n: it.window for n, it in near.items()}, numbers),
         vector_top=_values({n: it.top for n, it in near.items()}, numbers),
         vector_mean=_values({n: it.mean for n, it in near.items()}, numbers),
+        mean_vector=np.stack([near[n].mean_vector if n in near else _NO_VECTOR for n in numbers] or [_NO_VECTOR])[: len(numbers)],
         abbreviation=_values({n: it.best for n, it in notes.items()}, numbers),
         messages=np.array([known[n].message_count for n in numbers], float),
         begin=np.array([known[n].create_time for n in numbers], float),

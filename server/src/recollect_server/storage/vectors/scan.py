@@ -42,6 +42,8 @@ class Near(NamedTuple):
     top: float
     """The mean of the best three."""
     mean: float
+    mean_vector: NDArray[np.float32]
+    """The direction of the sum of all its pieces' unit vectors: [384]."""
 
 
 class Scan:
@@ -110,7 +112,11 @@ class Scan:
         top = np.add.reduceat(np.where(place < _TOP, cosines, 0), first) / np.minimum(counts, _TOP)
         mean = np.add.reduceat(cosines, first) / counts
         rows = np.stack([cosines[first], windows, np.where(of_users > -2, of_users, np.nan), top, mean], axis=1)
-        return {name: Near(*row) for name, row in zip(names.tolist(), rows.tolist(), strict=True)}
+        units = self._view.rows.get(entries) * self._view.scale[entries, None]
+        sums = np.add.reduceat(units, first, axis=0)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        means = sums / np.where(lengths > 0, lengths, 1)
+        return {name: Near(*row, vector) for name, row, vector in zip(names.tolist(), rows.tolist(), means, strict=True)}
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
