@@ -108,15 +108,18 @@ class Scan:
         names, first, counts = np.unique(owners, return_index=True, return_counts=True)
         place = np.arange(len(owners)) - np.repeat(first, counts)
         windows = np.maximum.reduceat(self._windows(entries), first)
-        of_users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
-        top = np.add.reduceat(np.where(place < _TOP, cosines, 0), first) / np.minimum(counts, _TOP)
-        mean = np.add.reduceat(cosines, first) / counts
-        rows = np.stack([cosines[first], windows, np.where(of_users > -2, of_users, np.nan), top, mean], axis=1)
+        users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
+        tops = np.add.reduceat(np.where(place < _TOP, cosines, 0), first) / np.minimum(counts, _TOP)
+        averages = np.add.reduceat(cosines, first) / counts
+        rows = np.stack([cosines[first], windows, np.where(users > -2, users, np.nan), tops, averages], axis=1)
         units = self._view.rows.get(entries) * self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         means = sums / np.where(lengths > 0, lengths, 1)
-        return {name: Near(*row, vector) for name, row, vector in zip(names.tolist(), rows.tolist(), means, strict=True)}
+        return {
+            name: Near(best, window, of_users, top, mean, vector)
+            for name, (best, window, of_users, top, mean), vector in zip(names.tolist(), rows.tolist(), means, strict=True)
+        }
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
