@@ -115,6 +115,19 @@ def test_an_abbreviation_leads_to_its_conversation(service: Service) -> None:
     until(lambda: service.found("getting a dog") == [])
 
 
+def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(service: Service, clock: MovableClock) -> None:
+    begin = clock.now
+    early = service.told("Yes.", "Fine by me.")
+    service.abbreviate(early, "They agreed to adopt a puppy from the shelter.")
+    clock.move(10_000)
+    settled(service, "getting a dog", [early])
+    within = DateRange(start=moment(begin), end=moment(begin + 5_000))
+    assert service.found("getting a dog", date_range=within) == [early]
+    assert service.found("getting a dog", date_range=DateRange(start=moment(begin + 1))) == []
+    service.append(early, user("Later."))
+    assert service.found("getting a dog", date_range=within) == []
+
+
 def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(service: Service, server: RunningServer) -> None:
     first, second = service.told(KYOTO, TYRES), service.told(KYOTO)
     until(lambda: {*service.found("a journey to Japan")} == {first, second})

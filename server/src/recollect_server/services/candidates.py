@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field as made
+from heapq import nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 _MESSAGES = 200  # the best messages of each leg that are looked at; more did not change the answers
 _NOTES = 50  # the best abbreviations
 _NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
-_SCORED = 5000  # messages whose words are scored
+_SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
 LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
 
@@ -52,7 +53,7 @@ def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope:
     asked, degraded = _ask(index, meaning, query, scope)
     numbers, whole = _conversations(index, terms, scope)
     keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
-    best = [identity for identity, _ in sorted(keyword.items(), key=lambda pair: (-pair[1], pair[0]))[:_MESSAGES]]
+    best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
     near: set[int] = set()
     notes: set[int] = set()
     if asked:

@@ -83,9 +83,11 @@ class Meaning:
         except CannotEmbed as error:
             raise MeaningUnavailable(str(error)) from error
         messages = Scan(copy.messages, question, numbers, start, end)
-        # Notes are about a whole conversation: they were said at no time, so a time finds none.
-        nothing = np.zeros(0, np.int64)
-        notes = Scan(copy.abbreviations, question, numbers if start is None and end is None else nothing)
+        if len(copy.abbreviations) and (start is not None or end is not None):
+            # Notes are about a whole conversation: a time finds those of the conversations that lie within it.
+            within = index.numbers_within(start, end)
+            numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
+        notes = Scan(copy.abbreviations, question, numbers)
         return Asked(question, copy.embedder, messages, notes)
 
     def forget(self, conversation_id: str, number: int | None) -> int:

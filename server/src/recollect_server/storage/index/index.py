@@ -175,6 +175,11 @@ class Index(IndexFile):
         with self.reading() as connection:
             return search.numbers_in(connection, terms, scope)
 
+    def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
+        """The conversations of which everything was said within a time."""
+        with self.reading() as connection:
+            return search.numbers_within(connection, start, end)
+
     def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
         """Those of these messages that exist and lie in the scope."""
         with self.reading() as connection:

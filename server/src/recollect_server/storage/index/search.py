@@ -95,6 +95,15 @@ def numbers_in(connection: apsw.Connection, terms: list[Term], scope: Scope) -> 
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
+def numbers_within(connection: apsw.Connection, start: int | None, end: int | None) -> NDArray[np.int64]:
+    """The numbers, ascending, of the conversations that began at `start` or later and whose last message was before `end`."""
+    rows = connection.execute(
+        "SELECT number FROM conversations WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2) ORDER BY 1",
+        (start, end),
+    )
+    return np.fromiter((row[0] for row in rows), dtype=np.int64)
+
+
 def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[int, Found]:
     """Those of these messages that exist, belong to a conversation that was not deleted, and were said within the scope."""
     if not ids:

@@ -31,8 +31,11 @@ class Rows:
         """Those rows, of shape [n, 384]."""
         found = np.empty((len(entries), DIMENSIONS), np.float32)
         blocks = entries // _BLOCK
-        for block in np.unique(blocks).tolist():
-            chosen = blocks == block
+        if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
+            found[:] = self._blocks[blocks[0]][entries % _BLOCK]
+            return found
+        for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
+            chosen = np.flatnonzero(blocks == block)
             found[chosen] = self._blocks[block][entries[chosen] % _BLOCK]
         return found
 

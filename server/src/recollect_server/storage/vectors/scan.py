@@ -72,7 +72,7 @@ class Scan:
 
     def nearest(self, most: int) -> Scores:
         """The ids whose vectors are nearest."""
-        return _first(self._by_id(self._looked_at, self._cosines(self._looked_at)), most)
+        return self._first(self._looked_at, self._cosines(self._looked_at), most)
 
     def nearest_windows(self, most: int) -> Scores:
         """The ids whose windows are nearest."""
@@ -82,7 +82,7 @@ class Scan:
             near = np.unique(near[near >= 0])
             near = near[self._allowed[near]]
             entries = _best(near, self._sums(near, self._about), self._most)
-        return _first(self._by_id(entries, self._windows(entries)), most)
+        return self._first(entries, self._windows(entries), most)
 
     def of(self, ids: Iterable[int]) -> tuple[Scores, Scores]:
         """How near these are, by themselves and by their windows. Those without a vector are left out."""
@@ -125,10 +125,18 @@ class Scan:
         """The nearest ids of one conversation."""
         entries = self._matrix.of_conversations(self._view, np.array([number]))
         entries = entries[self._allowed[entries]]
-        return _first(self._by_id(entries, self._cosines(entries)), most)
+        return self._first(entries, self._cosines(entries), most)
 
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
         return _highest(self._view.ids[entries], scores)
+
+    def _first(self, entries: Entries, scores: Cosines, most: int) -> Scores:
+        """The best ids, each with its best piece's score, best first; of equal ones the first first."""
+        ids = self._view.ids[entries]
+        order = np.lexsort((ids, -scores))
+        _, first = np.unique(ids[order], return_index=True)
+        chosen = order[np.sort(first)[:most]]
+        return dict(zip(ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
 
     def _cosines(self, entries: Entries) -> Cosines:
         missing = entries[np.isnan(self._known[entries])]
@@ -169,10 +177,6 @@ def _allowed(view: View, bits: int, numbers: NDArray[np.int64] | None, start: in
 def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
     """The entries with the highest scores."""
     return entries if len(entries) <= most else entries[np.argpartition(-scores, most)[:most]]
-
-
-def _first(scores: Scores, most: int) -> Scores:
-    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
