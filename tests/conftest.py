@@ -1,5 +1,6 @@
 """What the tests share: a real server on a real port over a temporary folder, and clients of it."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.settings import Settings
+
+# By words alone, unless a test asks for more: loading the model takes half a second of each server.
+os.environ["RECOLLECT_EMBEDDER"] = "off"
 
 
 class MovableClock:
@@ -66,9 +70,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., 
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
-        # By words alone, unless a test asks for more: loading the model takes half a second of each server.
-        defaults = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s", "embedder": "off"}
-        values = defaults | settings
+        values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
         running.append(server)

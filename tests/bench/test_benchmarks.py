@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import corpus, load, recall, search, start
+from bench import corpus, load, meaning, recall, search, start
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -47,6 +47,13 @@ def recall_set(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers that a benchmark starts find by meaning too."""
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
+
+
+@pytest.mark.usefixtures("by_meaning")
 def test_recall_writes_its_summary_and_its_questions(recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary, questions = tmp_path / "summary.json", tmp_path / "questions.jsonl"
     recall.main(["--set", str(recall_set), "--json", str(summary), "--questions", str(questions), "--abbreviations", "--legs"])
@@ -60,6 +67,7 @@ def test_recall_writes_its_summary_and_its_questions(recall_set: Path, tmp_path:
     assert all(leg in said for leg in ("keyword_messages", "vector_windows"))
 
 
+@pytest.mark.usefixtures("by_meaning")
 def test_recall_asks_only_the_groups_that_are_named(recall_set: Path, tmp_path: Path) -> None:
     recall.main(["--set", str(recall_set), "--json", str(tmp_path / "out.json"), "--groups", "bob"])
     assert orjson.loads((tmp_path / "out.json").read_bytes())["questions"] == 1
@@ -93,3 +101,8 @@ def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_corpus_is_written_for_a_server_that_starts_over_it(tmp_path: Path) -> None:
     corpus.main(["--messages", "30", "--data-dir", str(tmp_path / "data")])
     assert list((tmp_path / "data" / "default" / "conversations").glob("conv-*.jsonl"))
+
+
+def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
+    assert "found by meaning after" in capsys.readouterr().out
