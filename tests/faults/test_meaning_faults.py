@@ -9,11 +9,14 @@ from typing import Any
 
 import apsw
 import pytest
+from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server import app
+from recollect_server.cli import commands
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.vectors.file import NAME
+from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service, answers
@@ -187,3 +190,24 @@ def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(start_server: St
     off = start_server(embedder="off")
     receipt = connect(off).delete(kyoto)
     assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1
+
+
+def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO, "Bread and milk are gone")
+    until_embedded(service, server)
+    server.stop()
+    arguments = ["--data-dir", str(server.data_dir)]
+    said = CliRunner().invoke(commands, ["stats", *arguments]).stdout
+    assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {*said.splitlines()}
+    assert CliRunner().invoke(commands, ["verify", *arguments]).exit_code == 0
+    store = VectorStore(server.folder)
+    served = store.served()
+    assert served is not None
+    vectors = store.vectors_of(served[0], [hash_of(KYOTO)])[hash_of(KYOTO)]
+    store.add(served[0], [Place(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
+    store.close()
+    result = CliRunner().invoke(commands, ["verify", *arguments])
+    assert result.exit_code == 1
+    assert f"{kyoto}: vectors.db has another text than line 2" in result.output
