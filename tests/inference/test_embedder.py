@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder, quantised
+from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, NoWeights, WrongWeights, look, shipped
 
 ROOT = Path(__file__).parents[2]
@@ -103,9 +103,9 @@ def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
 def test_the_same_text_has_the_same_bytes_whatever_it_is_embedded_with(embedder: Embedder) -> None:
     texts = [f"Message {n} about {'the harbour and ' * (n % 7)}coffee." for n in range(40)] + ["long " * 700]
     pieces = [piece for text in texts for piece in embedder.cut(text)]
-    together = quantised(embedder.embed_pieces(pieces))
-    alone = np.concatenate([quantised(embedder.embed_pieces([piece])) for piece in pieces])
+    together = embedder.embed_pieces(pieces)
+    alone = np.concatenate([embedder.embed_pieces([piece]) for piece in pieces])
     assert np.array_equal(together, alone)
     order = np.random.default_rng(1).permutation(len(pieces))
-    shuffled = quantised(embedder.embed_pieces([pieces[number] for number in order]))
+    shuffled = embedder.embed_pieces([pieces[number] for number in order])
     assert np.array_equal(shuffled, together[order])

@@ -96,9 +96,7 @@ class Embedding:
                 self._complete(store, index, model, embedder)
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
-            if isinstance(error, VectorsDamaged):
-                self._start_over()
-            return False
+            return isinstance(error, VectorsDamaged) and self._start_over()
         except (IndexUnavailable, StorageUnavailable) as error:
             self._failed(str(error))
             return False
@@ -118,12 +116,16 @@ class Embedding:
         if self._meaning.copy is not None:
             self._meaning.backlog = reason
 
-    def _start_over(self) -> None:
+    def _start_over(self) -> bool:
+        """Lets everything be worked out anew. False if the file cannot be removed."""
+        log.warning("vectors_made_anew", reason=self._said)
+        self._index = None
         try:
             self._meaning.drop()
         except VectorsUnavailable as error:
             self._failed(str(error))
-        self._index = None
+            return False
+        return True
 
     def _make_copy(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> None:
         """Loads what searches read: of the model that was complete last, if that can still be had."""

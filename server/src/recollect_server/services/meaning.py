@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.vectors.file import NAME, VectorsDamaged, VectorsUnavailable, remove_files
+from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.scan import Scan
 from recollect_server.storage.vectors.store import ABBREVIATION, LINE_BITS, Loaded, VectorStore
@@ -107,19 +107,14 @@ class Meaning:
     # For the job that tends it ------------------------------------------------------------------------------------------
 
     def store(self) -> VectorStore:
-        """The file, open: made anew if it is damaged. Raises VectorsUnavailable."""
+        """The file, open. Raises VectorsUnavailable, VectorsDamaged: then `drop` helps."""
         with self._guard:
             if self._store is not None and self._store.lost():
                 log.warning("vectors_lost", reason=f"{NAME} was removed or replaced")
                 self._store.close()
                 self._store = self.copy = None
             if self._store is None:
-                try:
-                    self._store = VectorStore(self._folder)
-                except VectorsDamaged as error:
-                    log.warning("vectors_made_anew", reason=str(error))
-                    self._remove()
-                    self._store = VectorStore(self._folder)
+                self._store = VectorStore(self._folder)
             return self._store
 
     def drop(self) -> None:
