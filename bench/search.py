@@ -56,6 +56,7 @@ def legs(folder: Path, questions: list[str]) -> None:
         scan = Scan(matrix, vector)
         found, windows = scan.nearest(200), scan.nearest_windows(200)
         scan.of([*found, *windows])
+        scan.windows_of([*found, *windows])
         scanned = time.perf_counter()
         scores = floats @ vector
         best = np.argpartition(scores, -LIMIT)[-LIMIT:]

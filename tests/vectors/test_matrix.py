@@ -66,7 +66,9 @@ def test_a_small_matrix_is_searched_exactly() -> None:
     found = Scan(filled(ids, vectors), question)
     assert list(found.nearest(50)) == best(own, 50)
     assert list(found.nearest_windows(50)) == best(windows, 50)
-    scores, of_windows = found.of(ids[::3])
+    scores, marks = found.of(ids[::3])
+    of_windows = found.windows_of(ids[::3])
+    assert marks == dict.fromkeys(ids[::3].tolist(), USER)
     assert scores == pytest.approx({i: own[i] for i in ids[::3].tolist()}, abs=2e-3)
     assert of_windows == pytest.approx({i: windows[i] for i in ids[::3].tolist()}, abs=2e-3)
 
@@ -148,4 +150,5 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
 
 def test_an_empty_matrix_answers_nothing() -> None:
     found = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
-    assert (found.nearest(5), found.nearest_windows(5), found.of([1]), found.conversations([1])) == ({}, {}, ({}, {}), {})
+    assert (found.nearest(5), found.nearest_windows(5), found.of([1]), found.windows_of([1])) == ({}, {}, ({}, {}), {})
+    assert found.conversations([1]) == {}

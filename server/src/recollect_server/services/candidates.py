@@ -130,8 +130,8 @@ def _message_legs(
     marks: dict[int, int] = {}
     if asked:
         beside = {*ids, *(i - 1 for i in ids), *(i + 1 for i in ids)}
-        vector, window = asked.messages.of(sorted(beside))
-        marks = asked.messages.marks(sorted(beside))
+        vector, marks = asked.messages.of(beside)
+        window = asked.messages.windows_of(ids)
     own, before = _marks(marks, ids), _marks(marks, [i - 1 for i in ids])
     return MessageLegs(
         conversation=np.array([place[shown[i].number] for i in ids], np.int64),

@@ -84,15 +84,16 @@ class Scan:
             entries = _best(near, self._sums(near, self._about), self._most)
         return self._first(entries, self._windows(entries), most)
 
-    def of(self, ids: Iterable[int]) -> tuple[Scores, Scores]:
-        """How near these are, by themselves and by their windows. Those without a vector are left out."""
+    def of(self, ids: Iterable[int]) -> tuple[Scores, dict[int, int]]:
+        """How near these are, and what else is known of them (`domain.marks`). Those without a vector are left out."""
         entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
-        return self._by_id(entries, self._cosines(entries)), self._by_id(entries, self._windows(entries))
+        marks = dict(zip(self._view.ids[entries].tolist(), self._view.marks[entries].tolist(), strict=True))
+        return self._by_id(entries, self._cosines(entries)), marks
 
-    def marks(self, ids: Iterable[int]) -> dict[int, int]:
-        """What else is known of these. Those without a vector are left out."""
+    def windows_of(self, ids: Iterable[int]) -> Scores:
+        """How near the windows of these are."""
         entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
-        return dict(zip(self._view.ids[entries].tolist(), self._view.marks[entries].tolist(), strict=True))
+        return self._by_id(entries, self._windows(entries))
 
     def conversations(self, numbers: Iterable[int]) -> dict[int, Near]:
         """How near these conversations are, but those without a vector; of very many entries those that look best count."""
