@@ -219,13 +219,13 @@ class Embedding:
         return True
 
     def _yield(self, worked: float) -> bool:
-        """Lets appends go first: while there are some, a quarter of one thread's time at the most is taken. Whether there are."""
+        """Lets appends go first: while there are some, a ninth of one thread's time is taken. Whether there are."""
         puts, now = self._space.index.puts(), self._monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now
         busy = now - self._put_at < _CALM
         if busy:
-            self._stopping.wait(min(3 * worked, 1.0))
+            self._stopping.wait(min(8 * worked, 5.0))
         return busy
 
     def _texts_of(self, index: Index, name: str, after: int, most: int) -> tuple[list[_Text], int, bool] | None:
