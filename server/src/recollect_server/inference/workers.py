@@ -18,7 +18,7 @@ from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.weights import DIMENSIONS
 
 _NICE = 5
-_PART = 2048  # word pieces that a thread embeds at a time
+_PART, _LITTLE = 2048, 192  # word pieces that a thread embeds at a time; while others should go first
 
 
 def stand_back() -> None:
@@ -44,7 +44,7 @@ class Workers:
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
         busy = yields(0.0)
         while left:
-            parts = [_part(left, pieces) for _ in range(1 if busy else self._threads) if left]
+            parts = [_part(left, pieces, _LITTLE)] if busy else [_part(left, pieces, _PART) for _ in range(self._threads) if left]
             began = time.perf_counter()
             computed = self._pool.map(embedder.embed_pieces, [[pieces[number] for number in part] for part in parts])
             for part, found in zip(parts, computed, strict=True):
@@ -57,11 +57,11 @@ class Workers:
         self._pool.shutdown()
 
 
-def _part(left: deque[int], pieces: list[Piece]) -> list[int]:
-    """Takes the next pieces, of some `_PART` word pieces together."""
+def _part(left: deque[int], pieces: list[Piece], most: int) -> list[int]:
+    """Takes the next pieces, of some `most` word pieces together."""
     part: list[int] = []
     size = 0
-    while left and size < _PART:
+    while left and size < most:
         part.append(left.popleft())
         size += len(pieces[part[-1]])
     return part
