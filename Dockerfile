@@ -4,6 +4,7 @@ FROM python:3.12-slim AS build
 WORKDIR /build
 COPY constraints.txt ./
 COPY client client
+COPY models models
 COPY server server
 RUN python -m venv /opt/recollect \
     && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt ./client ./server

@@ -1,6 +1,6 @@
 """How much of what is right Search finds: labelled questions (a recall set) put to a running server, and to plain FTS5.
 
-`python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...] [--abbreviations]`
+`python -m bench.recall --set DIR [--json OUT] [--questions OUT.jsonl] [--groups NAME ...] [--abbreviations] [--legs]`
 
 A group of the set is one person's history and gets a server and a data folder of its own. A question that says when it was asked
 is answered from what was said before.
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from recollect import Client, DateRange
+from recollect import Client, DateRange, SearchHit, SearchResult
 from recollect_server.cli import recall_sets
 from recollect_server.cli.conversion import message_to, milliseconds, moment
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.conversation import Abbreviated
 
 from bench.plain import PlainFts5
-from bench.servers import recollect
+from bench.servers import embedded, recollect
 
 DEPTHS = (1, 5, 10)
 FIGURES = [f"{kind}@{depth}" for kind in ("recall", "any") for depth in DEPTHS]
@@ -140,6 +140,25 @@ class Service:
             [self._messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
         )
 
+    def ask_legs(self, question: Question) -> dict[str, Found]:
+        """What each leg alone answers: the best of it among the 100 best of all together."""
+        asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
+        answer = self._client.recall.search(
+            question.query, limit=100, date_range=DateRange(end=asked) if asked else None, explain=True
+        )
+
+        def order(found: Sequence[SearchResult | SearchHit], leg: str) -> list[int]:
+            scores = {at: part.score for at, it in enumerate(found) for part in it.explanation if part.leg == leg}
+            return sorted(scores, key=lambda at: -scores[at])[: max(DEPTHS)]
+
+        return {
+            leg: Found(
+                [self._conversations[answer.results[at].conversation_id] for at in order(answer.results, leg)],
+                [self._messages[(hit := answer.hits[at]).conversation_id, hit.sequence] for at in order(answer.hits, leg)],
+            )
+            for leg in answer.legs_run
+        }
+
 
 def plain_fts5(plans: list[Plan]) -> Ask:
     """The baseline: one row for every conversation with all its text, and one for every message."""
@@ -176,9 +195,15 @@ def report(title: str, ours: Tally, plain: Tally) -> None:
     """Prints both sides' figures."""
     for kind in ("conversations", "messages"):
         for name, tally in (("recollect", ours), ("plain fts5", plain)):
-            rows: list[list[float]] = getattr(tally, kind)
-            shown = " ".join(f"{value:9.1f}" for value in means(rows).values())
-            print(f"{title:<22.22} {kind:13} {len(rows):5} {name:10} {shown}")
+            report_side(title, name, tally, kind)
+
+
+def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:
+    """Prints the figures of one side: of one kind, or of both."""
+    for each in (kind,) if kind else ("conversations", "messages"):
+        rows: list[list[float]] = getattr(tally, each)
+        shown = " ".join(f"{value:9.1f}" for value in means(rows).values())
+        print(f"{title:<22.22} {each:13} {len(rows):5} {name:21} {shown}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -191,25 +216,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--questions", type=Path, metavar="OUT.jsonl", help="writes every question with what was found")
     parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these groups")
     parser.add_argument("--abbreviations", action="store_true", help="brings in the set's abbreviations too")
+    parser.add_argument("--legs", action="store_true", help="prints what each leg finds alone, among the 100 best of all together")
     chosen = parser.parse_args(arguments)
     plans = read_conversations(chosen.set / recall_sets.FILE, abbreviations=chosen.abbreviations)
     questions = read_questions(chosen.set / QUERIES)
     ours: dict[str, Tally] = defaultdict(Tally)
     plain: dict[str, Tally] = defaultdict(Tally)
+    legs: dict[str, Tally] = defaultdict(Tally)
     lines: list[dict[str, Any]] = []
     for group in chosen.groups or sorted(questions):
         with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data") as (target, _), Client(target) as client:
             baseline, service = plain_fts5(plans[group]), Service(client, plans[group])
+            embedded(Path(folder) / "data")
             for question in questions[group]:
                 found, expected = service.ask(question), baseline(question)
+                if chosen.legs:
+                    for leg, alone in service.ask_legs(question).items():
+                        legs[leg].add(question, alone)
                 for key in (ALL, question.category):
                     ours[key].add(question, found)
                     plain[key].add(question, expected)
                 lines.append(line_of(question, found))
     print(f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent")
-    print(f"{'':22} {'':13} {'n':>5} {'':10} " + " ".join(f"{name:>9}" for name in FIGURES))
+    print(f"{'':22} {'':13} {'n':>5} {'':21} " + " ".join(f"{name:>9}" for name in FIGURES))
     for key in sorted(ours, key=lambda key: (key != ALL, key)):
         report(key, ours[key], plain[key])
+    for leg, tally in legs.items():
+        report_side(ALL, leg, tally)
     if chosen.json:
         total = ours[ALL]
         summary = {"questions": len(lines), "conversations": means(total.conversations), "messages": means(total.messages)}

@@ -1,6 +1,9 @@
-"""Search in a large history, against plain FTS5 on the same index: one OR query of the same words, ranked by BM25, in process.
+"""Search in a large history, by words and by meaning, against plain FTS5 on the same index and a plain scan of the same vectors.
 
-`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3]`
+The baselines run in this process: one OR query of the same words, ranked by BM25; one product of all vectors with the question's.
+The vectors are made up (see `bench.vectors`); the questions are embedded by the model.
+
+`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3] [--words]`
 """
 
 import argparse
@@ -11,13 +14,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+import numpy as np
+from recollect import Client
 from recollect.v1 import recall_service_pb2 as api
 from recollect_server.storage.index.file import NAME
+from recollect_server.storage.vectors.file import NAME as VECTORS
+from recollect_server.storage.vectors.scan import Scan
 
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, write_transcripts
 from bench.plain import or_query
 from bench.servers import recollect, resident_bytes
+from bench.vectors import made_up, matrix_of, model
 
 SEARCH = "/recollect.v1.RecallService/Search"
 LIMIT = 10
@@ -36,7 +44,34 @@ def plain(index: Path, questions: list[str]) -> Measured:
     return Measured(len(times), sum(times), sorted(times))
 
 
-def run(folder: Path, messages: int, count: int, rounds: int) -> None:
+def legs(folder: Path, questions: list[str]) -> None:
+    """Prints what the legs by meaning take in this process, the question's embedding apart, beside the plain scan."""
+    embedder = model()
+    matrix, floats = matrix_of(folder)
+    embedding, ours, plain_scan, kept = [], [], [], []
+    for question in questions:
+        began = time.perf_counter()
+        vector = embedder.question(question)
+        embedded = time.perf_counter()
+        scan = Scan(matrix, vector)
+        found, windows = scan.nearest(200), scan.nearest_windows(200)
+        scan.of([*found, *windows])
+        scan.windows_of([*found, *windows])
+        scanned = time.perf_counter()
+        scores = floats @ vector
+        best = np.argpartition(scores, -LIMIT)[-LIMIT:]
+        ended = time.perf_counter()
+        embedding.append(embedded - began)
+        ours.append(scanned - embedded)
+        plain_scan.append(ended - scanned)
+        kept.append(len({*matrix.view().ids[best].tolist()} & {*found}) / LIMIT)
+    for name, times in (("the question's vector", embedding), ("the legs by meaning", ours), ("a plain numpy scan", plain_scan)):
+        run = Measured(len(times), sum(times), sorted(times))
+        print(f"    {name}: p50 {run.milliseconds(0.5):.2f} ms, p99 {run.milliseconds(0.99):.2f} ms")
+    print(f"    {100 * statistics.fmean(kept):.2f} % of the plain scan's {LIMIT} nearest were found", flush=True)
+
+
+def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) -> None:
     """Measures one size and prints it."""
     data = folder / str(messages)
     corpus = Corpus(messages)
@@ -45,9 +80,15 @@ def run(folder: Path, messages: int, count: int, rounds: int) -> None:
     questions = corpus.questions(count)
     requests = [[api.SearchRequest(query=question, limit=LIMIT).SerializeToString() for question in questions]]
     index = data / "default" / "conversations" / NAME
+    if not index.exists():
+        with recollect(data, "--embedder", "off"):
+            pass
+    if not words and not (index.parent / VECTORS).exists():
+        made_up(model(), index.parent, questions)
     began = time.perf_counter()
-    with recollect(data) as (target, process):
+    with recollect(data, "--embedder", "off" if words else "onnx") as (target, process):
         started = time.perf_counter() - began
+        loaded = until_whole(target)
         fresh = resident_bytes(process)
         ours, base = [], []
         for _ in range(rounds):
@@ -65,9 +106,20 @@ def run(folder: Path, messages: int, count: int, rounds: int) -> None:
     )
     print(
         f"    memory {memory / 2**20:.0f} MiB ({fresh / 2**20:.0f} before the questions); index {size / 2**20:.0f} MiB on disk,"
-        f" transcripts {text / 2**20:.0f} MiB; started in {started:.1f} s",
+        f" transcripts {text / 2**20:.0f} MiB; started in {started:.1f} s, whole {loaded:.1f} s later",
         flush=True,
     )
+    if not words:
+        legs(index.parent, questions)
+
+
+def until_whole(target: str) -> float:
+    """Waits until no leg is missing. Returns how many seconds."""
+    began = time.perf_counter()
+    with Client(target) as client:
+        while client.recall.search("anything").degraded:
+            time.sleep(0.05)
+    return time.perf_counter() - began
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,10 +129,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keeps the corpora here, and takes those that are there")
+    parser.add_argument("--words", action="store_true", help="searches by words alone")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         for messages in chosen.messages:
-            run(chosen.folder or Path(folder), messages, chosen.questions, chosen.rounds)
+            run(chosen.folder or Path(folder), messages, chosen.questions, chosen.rounds, words=chosen.words)
 
 
 if __name__ == "__main__":

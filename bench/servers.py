@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+from recollect_server.storage.index import checking as index
+from recollect_server.storage.vectors import checking as vectors
 
 THREADS = 32
 ECHO = "/bench.Echo/Echo"
@@ -38,6 +41,15 @@ def fanout() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A grpc.aio server with streams. What is published goes to all of them; one that asks for it gets so many of its request."""
     server = subprocess.Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=subprocess.PIPE, text=True)
     yield from _until_stopped(server)
+
+
+def embedded(data_dir: Path) -> None:
+    """Waits until the server over a folder has embedded everything that is indexed."""
+    folder = data_dir / "default" / "conversations"
+    while True:
+        time.sleep(0.2)  # the index takes in what was acknowledged within less
+        if index.state_of(folder).lines == vectors.state_of(folder).lines:
+            return
 
 
 def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:

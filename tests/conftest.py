@@ -1,5 +1,6 @@
 """What the tests share: a real server on a real port over a temporary folder, and clients of it."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.settings import Settings
+
+# By words alone, unless a test asks for more: loading the model takes half a second of each server.
+os.environ["RECOLLECT_EMBEDDER"] = "off"
 
 
 class MovableClock:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import corpus, drops, load, recall, search, start, stream
+from bench import corpus, drops, load, meaning, recall, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -47,17 +47,27 @@ def recall_set(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers that a benchmark starts find by meaning too."""
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "onnx")
+
+
+@pytest.mark.usefixtures("by_meaning")
 def test_recall_writes_its_summary_and_its_questions(recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary, questions = tmp_path / "summary.json", tmp_path / "questions.jsonl"
-    recall.main(["--set", str(recall_set), "--json", str(summary), "--questions", str(questions), "--abbreviations"])
+    recall.main(["--set", str(recall_set), "--json", str(summary), "--questions", str(questions), "--abbreviations", "--legs"])
     every = dict.fromkeys(("recall@1", "recall@5", "recall@10", "any@1", "any@5", "any@10"), 100.0)
     assert orjson.loads(summary.read_bytes()) == {"questions": 2, "conversations": every, "messages": every}
     first, second = (orjson.loads(line) for line in questions.read_bytes().splitlines())
-    assert (first["found_conversations"], first["ranks_messages"]) == (["ann/a1"], {"a1:0": 1})
-    assert (second["found_conversations"], second["ranks_conversations"]) == (["bob/b1"], {"bob/b1": 1})
-    assert "1 of them with gold messages" in capsys.readouterr().out
+    assert (first["found_conversations"][0], first["ranks_messages"]) == ("ann/a1", {"a1:0": 1})
+    assert (second["found_conversations"][0], second["ranks_conversations"]) == ("bob/b1", {"bob/b1": 1})
+    said = capsys.readouterr().out
+    assert "1 of them with gold messages" in said
+    assert all(leg in said for leg in ("keyword_messages", "vector_windows"))
 
 
+@pytest.mark.usefixtures("by_meaning")
 def test_recall_asks_only_the_groups_that_are_named(recall_set: Path, tmp_path: Path) -> None:
     recall.main(["--set", str(recall_set), "--json", str(tmp_path / "out.json"), "--groups", "bob"])
     assert orjson.loads((tmp_path / "out.json").read_bytes())["questions"] == 1
@@ -103,3 +113,8 @@ def test_stream_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drops.soak(tmp_path / "data", 1.0)
     assert "0 messages lost, 0 repeated" in capsys.readouterr().out
+
+
+def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
+    assert "found by meaning after" in capsys.readouterr().out

@@ -9,9 +9,15 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.time import Clock, milliseconds, system_clock
+from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
+from recollect_server.inference.workers import Workers
+from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.conversations import Conversations
+from recollect_server.services.embedding import Embedding
+from recollect_server.services.meaning import Meaning
 from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
@@ -80,6 +86,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
     """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
     stops: list[Callable[[], None]] = []
     try:
+        weights = _weights(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
         folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
@@ -101,6 +108,9 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         )
         streams = Streams(live, StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()))
         stops += (pruner.stop, streams.stop)
+        meaning = Meaning(folder.root, weights)
+        stops.append(meaning.close)
+        space.forgetting.append(meaning.forget)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -111,7 +121,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     Limits(settings.max_message_bytes, settings.max_batch_bytes),
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space)),
+                "RecallService": RecallHandlers(Recall(space, meaning)),
             },
             ServerOptions(
                 listen=settings.listen,
@@ -122,6 +132,9 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 reflection=settings.reflection,
             ),
         )
+        if meaning.on:
+            workers = Workers(settings.embedding_threads)
+            stops += (workers.stop, EmbedderJob(Embedding(space, meaning, workers)).stop)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
@@ -130,3 +143,22 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             stop()
         raise
     return App(address, settings.data_dir, recovered, tuple(stops))
+
+
+def _weights(settings: Settings) -> Path | None:
+    """The folder of the embedding model; None if nothing is to be found by meaning. Raises CannotStart for a wrong one.
+
+    The checksums are compared. A model that does not come with the server is loaded as well: only that shows its dimensions.
+    """
+    if settings.embedder == "off":
+        return None
+    folder = shipped() if settings.embedding_model == "shipped" else Path(settings.embedding_model)
+    try:
+        found = look(folder)
+        if folder != shipped():
+            Embedder(found)
+    except WrongWeights as error:
+        raise CannotStart(str(error)) from error
+    except (NoWeights, ImportError):
+        pass  # searches say so, and the job tries again
+    return folder

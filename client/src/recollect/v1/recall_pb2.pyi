@@ -87,11 +87,15 @@ class LegScore(_message.Message):
     RANK_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     leg: _builtins.str
-    """The leg: `keyword_messages`, `keyword_conversations`, …; `SearchResponse.legs_run` names those that ran."""
+    """The leg: `keyword_messages`, `keyword_conversations`, `vector_messages` (a message by its meaning), `vector_windows` (it and two
+    messages before and behind), `vector_abbreviations`; `SearchResponse.legs_run` names those that ran.
+    """
     rank: _builtins.int
     """The result's place in that leg, from 1."""
     score: _builtins.float
-    """The leg's own score. Higher is better; comparable only within the leg and the answer."""
+    """The leg's own score. Higher is better; comparable only within the leg and the answer. By words, the share of the best one's;
+    by meaning, the cosine to the question.
+    """
     def __init__(
         self,
         *,
@@ -109,7 +113,7 @@ Global___LegScore: _TypeAlias = LegScore  # noqa: Y015
 
 @_typing.final
 class DegradedLeg(_message.Message):
-    """A part of search that could not answer."""
+    """A part of search that could not answer, or that may miss something: it is then in `legs_run` too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -158,7 +162,8 @@ class SearchResult(_message.Message):
     """Its channel."""
     snippet: _builtins.str
     """The part of its best message that fits the query, at most some 240 characters. Words that match stand between the
-    marks U+E000 and U+E001, which stored text keeps no meaning for.
+    marks U+E000 and U+E001, which stored text keeps no meaning for. Of a long message that has none of the words, the sentence
+    nearest in meaning; where an answer has several such messages, of the last ones the beginning.
     """
     score: _builtins.float
     """From 0 to 1, the best result of an answer highest. Comparable within one answer only."""

@@ -118,7 +118,7 @@ class SearchResponse(_message.Message):
     LEGS_RUN_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
     total_matches: _builtins.int
-    """How many conversations have any of the words, before `limit`. Words so common that reading all their places would take
+    """How many conversations have any of the words or are near in meaning, before `limit`. Words so common that reading all their places would take
     long, where rarer ones are there, are left out of the search and of this count.
     """
     @_builtins.property

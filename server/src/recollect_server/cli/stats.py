@@ -9,6 +9,7 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
+from recollect_server.storage.vectors import checking as vectors_checking
 
 
 @click.command()
@@ -21,9 +22,11 @@ def stats(config: Path | None, **flags: Any) -> None:
     folder = folder_of(load_settings(config, flags))
     with said_plainly():
         index = state_of(folder.root)
+        vectors = vectors_checking.state_of(folder.root)
         sizes = dict(folder.sizes())
         torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
         deleting = len(folder.deleting())
+    waiting = sum(vectors.lines.get(name) != lines for name, lines in index.lines.items())
     behind = sum(index.progress.get(name) != size for name, size in sizes.items())
     for name, value in {
         "conversations": len(sizes),
@@ -32,6 +35,10 @@ def stats(config: Path | None, **flags: Any) -> None:
         "index": index.condition,
         "index_bytes": index.size,
         "not_indexed_yet": f"{behind} conversations",
+        "vectors": vectors.condition,
+        "vectors_kept": vectors.vectors,
+        "vectors_bytes": vectors.size,
+        "not_embedded_yet": f"{waiting} conversations",
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
     }.items():

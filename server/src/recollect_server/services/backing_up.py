@@ -1,8 +1,9 @@
 """A copy of a space's transcripts while the server writes them, and the way back.
 
 Each transcript is copied up to the end of a whole batch: everything that was acknowledged before the copy began is in it. The index
-is left out, for it is made anew from the transcripts. A backup has the shape of a data folder, so a server can run on it.
-`backup.json` is written last, so a backup without it is not complete.
+is left out, for it is made anew from the transcripts; the vectors too: words answer while they are worked out anew, and they may be
+of texts that were deleted since. A backup has the shape of a data folder, so a server can run on it. `backup.json` is written last,
+so a backup without it is not complete.
 """
 
 import os

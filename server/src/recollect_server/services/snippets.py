@@ -19,15 +19,15 @@ def snippet(text: str, tokens: list[tuple[int, int, str]], stems: set[str], pref
     """
     matches = _matches(text, tokens, stems, prefixes)
     if not matches:
-        return opening_of(_plain(text))
+        return opening_of(plain(text))
     start, end = _window(text, matches)
     parts: list[str] = ["…" if start > 0 else ""]
     position = start
     for first, last, _ in matches:
         if start <= first and last <= end:
-            parts += [_plain(text[position:first]), START, _plain(text[first:last]), END]
+            parts += [plain(text[position:first]), START, plain(text[first:last]), END]
             position = last
-    parts += [_plain(text[position:end]), "…" if end < len(text) else ""]
+    parts += [plain(text[position:end]), "…" if end < len(text) else ""]
     return " ".join("".join(parts).split())
 
 
@@ -90,5 +90,11 @@ def _characters(text: str):  # type: ignore[no-untyped-def]
     return place
 
 
-def _plain(text: str) -> str:
+def has_match(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> bool:
+    """Whether anything in the text matches."""
+    return bool(_matches(text, tokens, stems, prefixes))
+
+
+def plain(text: str) -> str:
+    """The text without marks."""
     return text.replace(START, "").replace(END, "")

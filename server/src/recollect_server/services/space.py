@@ -54,6 +54,8 @@ class Space:
         self.clock = clock
         self.holding = Holding()
         self.behind = Behind()
+        self.forgetting: list[Callable[[str, int | None], int]] = []
+        """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self.locks = StripedLocks()
         self.on_index: Callable[[Index], None] = _nothing

@@ -9,6 +9,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import folded
+from recollect_server.services.embedding import text_of
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
@@ -16,6 +17,11 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import whole_end
+from recollect_server.storage.vectors.checking import hashes
+from recollect_server.storage.vectors.checking import problems as vector_problems
+from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
+from recollect_server.storage.vectors.file import VectorsUnavailable
+from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
 
 Progress = Callable[[int, int], None]
 
@@ -78,6 +84,7 @@ def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
 
 def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
     known = set(index.progress()) if index else set()
+    embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
@@ -89,13 +96,32 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
             known.discard(name)
             stored = index.find(name)
             wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+        wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
+    done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(folder.root)]
     if contents:
         if (more := contents.count() - done.messages) > 0:
             done.problems.append(f"index: {more} messages are indexed and in no transcript")
         if left := contents.left():
             done.problems.append(f"index: it has words of {left} messages that are in no transcript")
+
+
+def _embedded(folder: TranscriptFolder, done: Verified) -> dict[str, dict[int, bytes]]:
+    try:
+        return hashes(folder.root)
+    except VectorsUnavailable as error:
+        done.problems.append(f"{NAME_OF_VECTORS}: cannot be used: {error}")
+        return {}
+
+
+def _vectors(embedded: dict[int, bytes], read: _Read) -> Iterator[str]:
+    """Vectors of other texts than the transcript has. One that is missing is worked out while a server runs: no problem."""
+    texts = {message.sequence: text_of(message) for message, _, _ in read.messages}
+    texts[ABBREVIATION] = read.conversation.abbreviation if read.conversation else ""
+    for line, found in sorted(embedded.items()):
+        if line not in texts or found != hash_of(texts[line]):
+            yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"
 
 
 def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:

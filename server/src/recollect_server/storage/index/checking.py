@@ -1,7 +1,7 @@
 """Reads the whole index, to be compared with the transcripts."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
@@ -85,6 +85,8 @@ class State:
     """Bytes of each transcript that are indexed."""
     messages: int = 0
     size: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+    """Lines of each transcript that are indexed."""
 
 
 def state_of(folder: Path) -> State:
@@ -96,8 +98,11 @@ def state_of(folder: Path) -> State:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             connection.set_busy_timeout(2000)
-            rows = connection.execute("SELECT c.id, p.bytes FROM conversations c JOIN progress p USING (number)")
-            progress = {str(row[0]): int(row[1]) for row in rows}
+            progress: dict[str, int] = {}
+            lines: dict[str, int] = {}
+            query = "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+            for name, size, count in connection.execute(query):
+                progress[name], lines[name] = size, count
             messages = int(connection.execute("SELECT count(*) FROM messages").get)
             wanted = connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get
         finally:
@@ -106,4 +111,4 @@ def state_of(folder: Path) -> State:
         return State(f"unusable ({error}): the next start makes it anew", {})
     if wanted or path.with_name(NAME + DAMAGED).exists():
         return State(f"to be made anew at the next start: {wanted or 'a page of it is damaged'}", progress, messages)
-    return State("whole", progress, messages, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")))
+    return State("whole", progress, messages, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")), lines)

@@ -118,6 +118,12 @@ def by_number(connection: apsw.Connection, numbers: set[int]) -> dict[int, Conve
     return {row[0]: _conversation(row) for row in rows}
 
 
+def numbers(connection: apsw.Connection, conversation_ids: list[str]) -> dict[str, int]:
+    """The numbers of those of the conversations that are there."""
+    query = "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
+    return {row[0]: row[1] for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))}
+
+
 def want_abbreviation(connection: apsw.Connection, number: int) -> None:
     """Queues the conversation's abbreviation: it was switched away from."""
     connection.execute(

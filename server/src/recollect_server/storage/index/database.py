@@ -160,6 +160,11 @@ class Database:
             raise IndexUnavailable(f"the index refused a write: {job.error}") from job.error
         return cast(T, job.result)
 
+    @property
+    def puts(self) -> int:
+        """How many documents and jobs were put in, ever."""
+        return self._put
+
     def moved(self) -> str:
         """Whether another file has the name now, or none: SQLite writes on to the one it opened, and raises nothing."""
         try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message import Message
-from recollect_server.storage.index import conversations, requests, search, turns, updates, words
+from recollect_server.storage.index import changes, conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
@@ -77,6 +77,25 @@ class Index(IndexLog):
         with self.reading() as connection:
             rows = connection.execute("SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)")
             return {row[0]: (row[1], row[2]) for row in rows}
+
+    def numbers(self, conversation_ids: list[str]) -> dict[str, int]:
+        """The numbers of those of the conversations that are indexed."""
+        with self.reading() as connection:
+            return conversations.numbers(connection, conversation_ids)
+
+    def puts(self) -> int:
+        """How many times something was put in, ever: it grows while appends come."""
+        return self._database.puts
+
+    def cursor(self) -> int:
+        """The end of the update log."""
+        with self.reading() as connection:
+            return changes.end(connection)
+
+    def changed_after(self, cursor: int) -> tuple[list[str], int]:
+        """The conversations that the update log names behind a cursor, those that are left; and its end."""
+        with self.reading() as connection:
+            return changes.behind(connection, cursor)
 
     def request(self, request_id: str) -> KnownRequest | None:
         """A request that was carried out before, or None."""
@@ -147,6 +166,11 @@ class Index(IndexLog):
         """The conversations of a scope; None for all (see `search.numbers_in`)."""
         with self.reading() as connection:
             return search.numbers_in(connection, terms, scope)
+
+    def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
+        """The conversations of which everything was said within a time."""
+        with self.reading() as connection:
+            return search.numbers_within(connection, start, end)
 
     def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
         """Those of these messages that exist and lie in the scope."""

@@ -30,6 +30,7 @@ class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     turn_number: int
     time: int
     place: Place
+    tokens: int
 
 
 def message_scores(
@@ -94,19 +95,28 @@ def numbers_in(connection: apsw.Connection, terms: list[Term], scope: Scope) -> 
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
+def numbers_within(connection: apsw.Connection, start: int | None, end: int | None) -> NDArray[np.int64]:
+    """The numbers, ascending, of the conversations that began at `start` or later and whose last message was before `end`."""
+    rows = connection.execute(
+        "SELECT number FROM conversations WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2) ORDER BY 1",
+        (start, end),
+    )
+    return np.fromiter((row[0] for row in rows), dtype=np.int64)
+
+
 def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[int, Found]:
     """Those of these messages that exist, belong to a conversation that was not deleted, and were said within the scope."""
     if not ids:
         return {}
     times, values = _times(scope)
     rows = connection.execute(
-        f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length FROM messages m JOIN conversations c"
+        f"SELECT m.id, c.number, m.turn_number, m.time, m.offset, m.length, m.tokens FROM messages m JOIN conversations c"
         f" ON c.number = m.id >> {SEQUENCE_BITS} WHERE m.id IN (SELECT value FROM json_each(?))"
         f"{''.join(f' AND {part}' for part in times)}",
         (orjson.dumps(list(ids)).decode(), *values),
     )
     mask = (1 << SEQUENCE_BITS) - 1
-    return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5])) for row in rows}
+    return {row[0]: Found(row[1], row[2], row[3], (row[0] & mask, row[4], row[5]), row[6]) for row in rows}
 
 
 def _any(terms: list[Term]) -> str:

@@ -1,0 +1,81 @@
+"""What finding by meaning costs besides the search: how soon a message is found, what appends lose, how fast it catches up.
+
+`python -m bench.meaning [--rounds 3] [--calls 2000] [--callers 8]`
+
+Appends are measured against the same server that embeds nothing, in turns.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from recollect import Client, Message
+from recollect_server.storage.vectors.checking import state_of
+
+from bench.append import APPEND, requests
+from bench.calls import measure
+from bench.servers import embedded, recollect, resident_bytes
+
+_QUESTIONS = (
+    ("We fly to Kyoto in April", "a journey to Japan"),
+    ("The car needs new tyres before winter", "vehicle upkeep"),
+    ("Bread and milk are gone", "groceries"),
+)
+
+
+def latency(client: Client, rounds: int) -> list[float]:
+    """Seconds from an answered append to the first answer that has it by meaning, the server being idle before."""
+    times = []
+    for number in range(rounds):
+        said, question = _QUESTIONS[number % len(_QUESTIONS)]
+        time.sleep(1)
+        conversation = client.conversations.create("web").id
+        client.conversations.append_turn(conversation, [Message.user(said)])
+        began = time.perf_counter()
+        while not client.recall.search(question, conversation_id=conversation).results:
+            time.sleep(0.005)
+        times.append(time.perf_counter() - began)
+    return sorted(times)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--callers", type=int, default=8)
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        with recollect(Path(folder) / "idle", "--embedder", "onnx") as (target, process), Client(target) as client:
+            times = latency(client, 3 * chosen.rounds)
+            print(f"found by meaning after {statistics.median(times):.2f} s (median), {times[-1]:.2f} s at the most, when idle")
+        ratios: list[float] = []
+        rates: list[float] = []
+        bases: list[float] = []
+        for number in range(chosen.rounds):
+            for embedder, kept in (("off", bases), ("onnx", rates)):
+                data = Path(folder) / f"{embedder} {number}"
+                with recollect(data, "--embedder", embedder) as (target, process):
+                    with Client(target) as client:
+                        while client.recall.search("anything").degraded:
+                            time.sleep(0.05)
+                    kept.append(measure(target, APPEND, requests(target, chosen.callers, chosen.calls, 1)).rate)
+                    if embedder == "onnx":
+                        lag = state_of(data / "default" / "conversations").vectors
+                        began = time.perf_counter()
+                        embedded(data)
+                        caught = (chosen.calls - lag) / (time.perf_counter() - began)
+                        memory = resident_bytes(process) / 2**20
+            ratios.append(rates[-1] / bases[-1])
+        print(
+            f"{chosen.callers} callers: {statistics.median(rates):.0f} appends/s while messages are embedded,"
+            f" {statistics.median(bases):.0f} without; ratio {statistics.median(ratios):.2f}"
+        )
+        print(f"catches up with {caught:.0f} messages of 500 bytes a second; memory {memory:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Vectors for corpora that no model could embed in time: put into the file of vectors directly, as if they had been worked out.
+
+Each conversation's lie around the vector of one of the questions, at a cosine of about 0.5 to it, so that a question has as many
+near messages as real ones do. What this leaves out is the time to embed; `bench.meaning` measures that.
+"""
+
+from pathlib import Path
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+from recollect_server.inference.embedder import Embedder, quantised, unit
+from recollect_server.inference.weights import look, shipped
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.migrations import SEQUENCE_BITS
+from recollect_server.storage.vectors.matrix import Matrix
+from recollect_server.storage.vectors.store import LINE_BITS, Place, VectorStore
+
+_PART = 20_000
+_LINE = (1 << SEQUENCE_BITS) - 1
+
+
+def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
+    """Writes a vector for every message that is indexed in a folder whose server is stopped."""
+    centres = embedder.embed(questions)
+    index = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    epoch = str(index.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
+    query = "SELECT c.number, c.id, p.lines FROM conversations c JOIN progress p USING (number)"
+    ids = {row[0]: (str(row[1]), int(str(row[2]))) for row in index.execute(query)}
+    store = VectorStore(folder)
+    model = store.model(embedder.identity, embedder.folder)
+    store.serve(model)
+    store.progress(model, epoch)
+    randomness = np.random.default_rng(3)
+    rows = index.execute("SELECT id, time FROM messages ORDER BY id")
+    while part := [row for _, row in zip(range(_PART), rows, strict=False)]:
+        numbers = np.array([row[0] for row in part], np.int64) >> SEQUENCE_BITS
+        noise = randomness.standard_normal((len(part), centres.shape[1]), np.float32) / centres.shape[1] ** 0.5
+        vectors = quantised(unit(0.6 * centres[numbers % len(centres)] + noise))
+        places = [
+            Place(
+                ids[row[0] >> SEQUENCE_BITS][0], row[0] & _LINE, row[1], 1 + row[0] % 2, row[0].to_bytes(16, "big"), vector[None, :]
+            )
+            for row, vector in zip(part, vectors, strict=True)
+        ]
+        store.add(model, places, {ids[number][0]: ids[number][1] for number in set(numbers.tolist())})
+    index.close()
+    store.close()
+
+
+def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
+    """The copy that a search reads, and all its vectors as floats of length 1 for the plain scan."""
+    store = VectorStore(folder)
+    served = store.served()
+    assert served is not None
+    loaded = store.load(served[0])
+    order = np.argsort(loaded.rows)
+    matrix = Matrix(LINE_BITS)
+    matrix.load(
+        loaded.places,
+        loaded.times,
+        loaded.marks,
+        ((order[np.searchsorted(loaded.rows[order], rows)], vectors) for rows, vectors in store.chunks()),
+    )
+    store.close()
+    floats = np.empty((len(matrix), 384), np.float32)
+    for start in range(0, len(matrix), _PART):
+        entries = np.arange(start, min(len(matrix), start + _PART))
+        floats[entries] = unit(matrix.view().rows.get(entries))
+    return matrix, floats
+
+
+def model() -> Embedder:
+    """The model that comes with the server."""
+    return Embedder(look(shipped()))

@@ -1,0 +1,41 @@
+"""What the ranking wants to know of a message besides its words and its time, in one number that is kept beside its vector."""
+
+import re
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.message import Message, Role
+
+USER, ASSISTANT, TOOL = 1, 2, 3
+_ROLES = {Role.USER: USER, Role.ASSISTANT: ASSISTANT, Role.TOOL: TOOL}
+_WORD = re.compile(r"\w+")
+_ASKS = 4
+_NAME = 3  # bits before that of the name
+
+
+def marks_of(message: Message) -> int:
+    """Who spoke (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash of the sender's first name."""
+    name = _WORD.search(message.sender.lower())
+    return _ROLES[message.role] | _ASKS * ("?" in message.content) | (name_hash(name.group()) if name else 0) << _NAME
+
+
+def roles(marks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Who spoke."""
+    return marks & 3
+
+
+def asks(marks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether there is a question mark."""
+    return marks & _ASKS > 0
+
+
+def named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
+    """Whether the question has the sender's first name."""
+    return np.isin(marks >> _NAME, [name_hash(word) for word in _WORD.findall(question.lower())])
+
+
+def name_hash(name: str) -> int:
+    """What a lower-cased name is known by; never 0."""
+    return zlib.crc32(name.encode()) | 1 << 32

@@ -1,0 +1,141 @@
+"""Turns texts into vectors with an ONNX model, on the processor, in the threads of those who call.
+
+A text is cut into pieces that the model can take, which overlap: nothing of it is left out. The vectors of the same text have the
+same bytes, whatever it is embedded with: a batch holds pieces of one padded length, and never one alone (the matrix product of a
+batch of one takes another path and rounds otherwise).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.inference.weights import DIMENSIONS, MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
+
+PIECE = 254
+"""Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for 256."""
+OVERLAP = 32
+"""Word pieces that a piece has in common with the next one."""
+_STEP = 8  # lengths are padded to a multiple of this
+_BATCH = 2048  # word pieces in one batch: bounds the memory of the attention, and how long a stop waits
+_QUESTION = 4  # pieces of a question that are embedded: some 800 words
+
+_REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented", "RuntimeException")
+
+Piece = tuple[int, ...]
+"""Numbers of word pieces, with the marks of beginning and end."""
+Vectors = NDArray[np.float32]
+"""Unit vectors, of shape [n, 384]."""
+
+
+class CannotEmbed(Exception):
+    """The model failed over a text; the text says how."""
+
+
+class Embedder:
+    """A model, ready. Safe to call from any thread; each call computes in its caller's thread."""
+
+    def __init__(self, weights: Weights) -> None:
+        """Takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights, ImportError."""
+        import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as failures
+        from tokenizers import Tokenizer
+
+        self.identity, self.folder = weights.identity, weights.folder
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = False  # it would keep the memory of the largest batch for ever
+        options.log_severity_level = 3
+        self._refusals = tuple(getattr(failures, name) for name in _REFUSALS)
+        self._session: Any
+        self._tokenizer: Any
+        try:
+            model, tokenizer = ((weights.folder / name).read_bytes() for name in (MODEL, TOKENIZER))
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._tokenizer = Tokenizer.from_buffer(tokenizer)
+        except OSError as error:
+            raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
+        except (ValueError, *self._refusals) as error:
+            raise WrongWeights(f"the embedding model in {weights.folder} cannot be used: {error}") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        shape = self._session.get_outputs()[0].shape
+        if shape[-1] != DIMENSIONS:
+            raise WrongWeights(
+                f"the embedding model in {weights.folder} gives {shape[-1]} dimensions, and {DIMENSIONS} are kept: name another"
+                " with --embedding-model"
+            )
+        self._begin, self._end = self._tokenizer.encode("").ids
+
+    def cut(self, text: str) -> list[Piece]:
+        """The text as pieces of about equal length, each overlapping the next. One at least."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
+        length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
+        starts = [min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)]
+        return [(self._begin, *ids[start : start + length], self._end) for start in starts]
+
+    def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
+        """A vector for each piece. Raises CannotEmbed, as what calls it."""
+        vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
+        for chosen, length in _batches(pieces):
+            rows = chosen if len(chosen) > 1 else chosen * 2
+            ids = np.zeros((len(rows), length), np.int64)
+            mask = np.zeros_like(ids)
+            for row, number in enumerate(rows):
+                piece = pieces[number]
+                ids[row, : len(piece)] = piece
+                mask[row, : len(piece)] = 1
+            vectors[chosen] = self._run(ids, mask)[: len(chosen)]
+        return vectors
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One vector a text: the mean of its pieces'."""
+        cut = [self.cut(text) for text in texts]
+        vectors = self.embed_pieces([piece for pieces in cut for piece in pieces])
+        ends = np.cumsum([len(pieces) for pieces in cut])
+        return unit(np.stack([part.sum(axis=0) for part in np.split(vectors, ends[:-1])])) if texts else vectors
+
+    def question(self, text: str) -> NDArray[np.float32]:
+        """The vector of a question, of shape [384]: of one with more than `_QUESTION` pieces, that of its first ones."""
+        pieces = self.cut(text)[:_QUESTION]
+        if len(pieces) > 1:
+            vector: NDArray[np.float32] = unit(self.embed_pieces(pieces).sum(axis=0))
+            return vector
+        # Alone, not twice: it is compared with vectors and with no other question.
+        ids = np.array(pieces, np.int64)
+        alone: NDArray[np.float32] = self._run(ids, np.ones_like(ids))[0]
+        return alone
+
+    def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+        try:
+            vectors: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        except self._refusals as error:
+            raise CannotEmbed(f"the embedding model failed: {error}") from error
+        return vectors
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The vectors with length 1, along the last axis; zero stays zero."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+
+
+def quantised(vectors: Vectors) -> NDArray[np.int8]:
+    """The directions of vectors in a byte a dimension. On labelled questions they answered as the floats did."""
+    highest = np.abs(vectors).max(axis=1, keepdims=True)
+    return np.rint(vectors / np.where(highest > 0, highest, 1) * 127).astype(np.int8)
+
+
+def _batches(pieces: Sequence[Piece]) -> Iterator[tuple[list[int], int]]:
+    """The pieces by their padded length: which, and the length."""
+    by_length: defaultdict[int, list[int]] = defaultdict(list)
+    for number, piece in enumerate(pieces):
+        by_length[-(-len(piece) // _STEP) * _STEP].append(number)
+    for length, numbers in sorted(by_length.items()):
+        size = max(2, _BATCH // length)
+        for start in range(0, len(numbers), size):
+            yield numbers[start : start + size], length

@@ -1,0 +1,189 @@
+"""What is known by meaning: the file of vectors, the copy that searches read, and the model that questions are put to.
+
+Everything here may be missing or break while the service goes on: then `reason` says why, the searches say so too, and the job that
+tends it (`services/embedding.py`) tries again.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
+from recollect_server.storage.vectors.matrix import Matrix
+from recollect_server.storage.vectors.scan import Scan
+from recollect_server.storage.vectors.store import ABBREVIATION, LINE_BITS, Loaded, VectorStore
+
+log = structlog.get_logger("recollect.meaning")
+
+_LINE = (1 << LINE_BITS) - 1
+
+
+class MeaningUnavailable(Exception):
+    """Nothing can be found by meaning now; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What searches read: of one model, for one index, whose numbers the ids have."""
+
+    model: int
+    embedder: Embedder
+    index: Index
+    messages: Matrix
+    abbreviations: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, put to what is known."""
+
+    question: NDArray[np.float32]
+    embedder: Embedder
+    messages: Scan
+    abbreviations: Scan
+
+
+class Meaning:
+    """What is known by meaning. Safe to call from any thread."""
+
+    def __init__(self, folder: Path, weights: Path | None) -> None:
+        """`folder` is where `vectors.db` is, `weights` the model's folder; None: nothing is embedded, and nothing found so."""
+        self._folder = folder
+        self._weights = weights
+        self._guard = threading.Lock()  # guards `_store` while it is opened, closed and made anew
+        self._store: VectorStore | None = None
+        self.embedder: Embedder | None = None
+        self.copy: Copy | None = None
+        self.reason = "the embedding model is not loaded yet"
+        self.backlog = ""
+        """What was said and is not known by meaning yet, as words; or nothing."""
+
+    @property
+    def on(self) -> bool:
+        """Whether it is wanted at all."""
+        return self._weights is not None
+
+    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Asked:
+        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+        copy = self.copy
+        if copy is None:
+            raise MeaningUnavailable(self.reason)
+        if copy.index is not index:
+            raise MeaningUnavailable("the index was made anew, and the vectors are still ordered by the one before")
+        try:
+            question = copy.embedder.question(text)
+        except CannotEmbed as error:
+            raise MeaningUnavailable(str(error)) from error
+        messages = Scan(copy.messages, question, numbers, start, end)
+        if len(copy.abbreviations) and (start is not None or end is not None):
+            # Notes are about a whole conversation: a time finds those of the conversations that lie within it.
+            within = index.numbers_within(start, end)
+            numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
+        notes = Scan(copy.abbreviations, question, numbers)
+        return Asked(question, copy.embedder, messages, notes)
+
+    def forget(self, conversation_id: str, number: int | None) -> int:
+        """A conversation is deleted: its vectors go. Returns how many. Raises nothing: a file that refuses is removed whole."""
+        if (copy := self.copy) and number is not None:
+            copy.messages.remove(number)
+            copy.abbreviations.remove(number)
+        if self._store is None and not (self._folder / NAME).exists():
+            return 0
+        try:
+            return self.store().remove(conversation_id)
+        except VectorsUnavailable as error:
+            log.warning("vectors_removed", reason=str(error))
+            self.drop()
+            return 0
+
+    # For the job that tends it ------------------------------------------------------------------------------------------
+
+    def store(self) -> VectorStore:
+        """The file, open. Raises VectorsUnavailable, VectorsDamaged: then `drop` helps."""
+        with self._guard:
+            if self._store is not None and self._store.lost():
+                log.warning("vectors_lost", reason=f"{NAME} was removed or replaced")
+                self._store.close()
+                self._store = self.copy = None
+            if self._store is None:
+                self._store = VectorStore(self._folder)
+            return self._store
+
+    def drop(self) -> None:
+        """The file cannot be used any more: it is removed, and everything is worked out anew."""
+        with self._guard:
+            if self._store is not None:
+                self._store.close()
+            self._store = self.copy = None
+            self._remove()
+
+    def _remove(self) -> None:
+        try:
+            remove_files(self._folder)
+        except OSError as error:
+            raise VectorsUnavailable(f"{NAME} cannot be removed: {error.strerror}") from error
+
+    def wanted(self) -> Embedder:
+        """The model that is to be used, loaded when it is first asked for. Raises NoWeights, WrongWeights, ImportError."""
+        assert self._weights is not None
+        if self.embedder is None:
+            self.embedder = Embedder(look(self._weights))
+        return self.embedder
+
+    def of_weights(self, identity: str, folder: Path) -> Embedder | None:
+        """The model of this identity, if it can still be had."""
+        if self.embedder is not None and self.embedder.identity == identity:
+            return self.embedder
+        try:
+            weights: Weights = look(folder)
+            return Embedder(weights) if weights.identity == identity else None
+        except (NoWeights, WrongWeights, ImportError):
+            return None
+
+    def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
+        """Reads the copy that searches read. Raises VectorsUnavailable, IndexUnavailable."""
+        loaded = store.load(model)
+        numbers = index.numbers(list(loaded.keys.values()))
+        for name in set(loaded.keys.values()) - numbers.keys():
+            store.remove(name)  # it was deleted while nobody looked
+        messages, abbreviations = Matrix(LINE_BITS), Matrix(LINE_BITS)
+        of_key = np.full(max(loaded.keys, default=0) + 1, -1, np.int64)
+        for key, name in loaded.keys.items():
+            of_key[key] = numbers.get(name, -1)
+        owners = of_key[loaded.places >> LINE_BITS]
+        lines = loaded.places & _LINE
+        for matrix, chosen in ((messages, lines != ABBREVIATION), (abbreviations, lines == ABBREVIATION)):
+            _fill(matrix, loaded, store, owners << LINE_BITS | lines, chosen & (owners >= 0))
+        return Copy(model, embedder, index, messages, abbreviations)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._guard:
+            if self._store is not None:
+                self._store.close()
+
+
+def _fill(matrix: Matrix, loaded: Loaded, store: VectorStore, ids: NDArray[np.int64], chosen: NDArray[np.bool_]) -> None:
+    """Loads those entries into a matrix, by id."""
+    entries = np.flatnonzero(chosen)
+    entries = entries[np.argsort(ids[entries], kind="stable")]
+    rows = loaded.rows[entries]
+    order = np.argsort(rows, kind="stable")
+    sorted_rows = rows[order]
+
+    def parts() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int8]]]:
+        for there, vectors in store.chunks():
+            first, last = np.searchsorted(sorted_rows, there), np.searchsorted(sorted_rows, there, "right")
+            counts = last - first  # a text that stands in several places has several entries
+            places = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
+            yield order[places], np.repeat(vectors, counts, axis=0)
+
+    matrix.load(ids[entries], loaded.times[entries], loaded.marks[entries], parts())

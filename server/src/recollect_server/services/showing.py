@@ -1,0 +1,53 @@
+"""What is shown of a message that was found: the part that has the words, or that means most of what was asked."""
+
+import re
+
+from recollect_server.domain.conversation import opening_of
+from recollect_server.domain.message import Message
+from recollect_server.domain.text import composed
+from recollect_server.inference.embedder import CannotEmbed
+from recollect_server.services.meaning import Asked
+from recollect_server.services.snippets import LENGTH, has_match, plain, snippet
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.words import Term
+
+_SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"')\]”’]*(?=\s|$)|\n|$)", re.DOTALL)
+_SPENT = 320  # word pieces that one answer may embed to find sentences: some 0.1 s of one processor
+
+
+class Showing:
+    """Makes the snippets of one answer."""
+
+    def __init__(self, index: Index, terms: list[Term], asked: Asked | None) -> None:
+        self.terms = terms
+        self._index = index
+        self._asked = asked
+        self._stems = {term.stem for term in terms if not term.prefix}
+        self._prefixes = {term.stem for term in terms if term.prefix}
+        self._left = _SPENT
+
+    def snippet(self, message: Message) -> str:
+        """The part of the message with the most of the words; without any, the sentence that is nearest in meaning.
+
+        Sentences of long messages are looked for as far as `_SPENT` goes, the best answers first; then it is the beginning.
+        """
+        content = composed(message.content)
+        tokens = self._index.tokens(content)
+        if self._asked and len(content) > LENGTH and not has_match(content, tokens, self._stems, self._prefixes):
+            return self._nearest(self._asked, content)
+        return snippet(content, tokens, self._stems, self._prefixes)
+
+    def _nearest(self, asked: Asked, content: str) -> str:
+        sentences = [text for match in _SENTENCE.finditer(content) if (text := " ".join(match.group().split()))]
+        pieces = [asked.embedder.cut(sentence)[0] for sentence in sentences]
+        cost = sum(map(len, pieces))
+        if cost > self._left or len(sentences) < 2:
+            return opening_of(plain(content))
+        self._left -= cost
+        try:
+            near = asked.embedder.embed_pieces(pieces) @ asked.question
+        except CannotEmbed:
+            return opening_of(plain(content))
+        best = int(near.argmax())
+        shown = opening_of(plain(sentences[best]))
+        return f"{'…' if best else ''}{shown}{'…' if best < len(sentences) - 1 and not shown.endswith('…') else ''}"

@@ -1,0 +1,90 @@
+"""Looks at `vectors.db` without taking it from a server that runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+
+from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
+from recollect_server.storage.vectors.store import LINE_BITS
+
+_LINE = (1 << LINE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the file says of itself, and of the model that is served."""
+
+    condition: str
+    """`whole`, or what is wrong with it."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """How many lines of each conversation were embedded."""
+    vectors: int = 0
+    size: int = 0
+
+
+def state_of(folder: Path) -> State:
+    """Looks at the file in a folder."""
+    if not (folder / NAME).exists():
+        return State("missing: a server makes it anew")
+    try:
+        with _reading(folder) as connection:
+            rows = connection.execute(
+                f"SELECT c.id, p.lines FROM progress p JOIN conversations c USING (key) WHERE model = {_SERVED}"
+            )
+            lines = {str(row[0]): int(row[1]) for row in rows}
+            vectors = int(connection.execute(f"SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = {_SERVED}").get)
+    except VectorsUnavailable as error:
+        return State(f"unusable ({error}): a server makes it anew")
+    return State("whole", lines, vectors, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")))
+
+
+def problems(folder: Path) -> list[str]:
+    """What is wrong with the file by itself: pages, texts without all their vectors, texts that stand nowhere."""
+    found: list[str] = []
+    if not (folder / NAME).exists():
+        return found
+    try:
+        with _reading(folder) as connection:
+            checked = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+            found += [] if checked == ["ok"] else checked
+            wanted = int(connection.execute("SELECT coalesce(sum(pieces), 0) FROM texts").get)
+            there = int(connection.execute("SELECT count(*) FROM vectors_rowids").get)
+            if wanted != there:
+                found.append(f"it has {there} vectors, and its texts {wanted}")
+            query = "SELECT count(*) FROM texts t WHERE NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"
+            if unused := connection.execute(query).get:
+                found.append(f"it has {unused} texts that stand nowhere")
+    except VectorsUnavailable as error:
+        return [str(error)]
+    return found
+
+
+def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
+    """The hash of the text that was embedded, by conversation and line, for the model that is served. Raises VectorsUnavailable."""
+    found: dict[str, dict[int, bytes]] = {}
+    if not (folder / NAME).exists():
+        return found
+    with _reading(folder) as connection:
+        names = {row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")}
+        found = {name: {} for name in names.values()}
+        query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = {_SERVED}"
+        for place, text in connection.execute(query):
+            found.setdefault(names.get(place >> LINE_BITS, "nobody"), {})[place & _LINE] = text
+    return found
+
+
+_SERVED = "(SELECT value FROM facts WHERE name = 'served')"
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[apsw.Connection]:
+    with failures():
+        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            yield connection
+        finally:
+            connection.close()

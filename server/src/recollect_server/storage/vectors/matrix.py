@@ -1,0 +1,240 @@
+"""The copy of the vectors that searches read: all in memory, some 480 bytes a vector.
+
+An entry is one piece of a message. Its window is the mean of its own vector and those of the two entries before and behind it in
+the conversation, weighted by `WEIGHTS`: so a window's cosine is a sum of its entries' cosines, and needs no vector of its own. On
+LoCoMo such windows alone find more than the embedded text of the same messages (any@10 60.5 to 55.9 %).
+
+A search compares the signs of all vectors with the question's (one bit a dimension), and works out the cosine of the best of those.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
+
+WEIGHTS = (0.5, 0.25)
+"""Of the entries next to the middle one of a window, and of those next to them."""
+_TAIL = 16_384  # entries that are found through a dictionary: more than that, and all are put in order
+_CHUNK = 2048
+
+Entries = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The entries as they were at one moment. Their number is `count`; the arrays may be longer."""
+
+    count: int
+    ids: NDArray[np.int64]
+    """What each entry is a piece of."""
+    times: NDArray[np.int64]
+    marks: NDArray[np.int64]
+    """What else is known of each."""
+    alive: NDArray[np.bool_]
+    signs: NDArray[np.uint64]
+    scale: NDArray[np.float32]
+    """One divided by the length of the vector."""
+    window: NDArray[np.float32]
+    """The length of the window's sum of unit vectors."""
+    links: NDArray[np.int32]
+    """The entries next to it in the conversation: before, behind; -1 for none. Shape [2, n]."""
+    order: Entries
+    """The entries by id, but for those of the tail."""
+    ordered: NDArray[np.int64]
+    """Their ids."""
+    rows: Rows
+
+    def linked(self, entries: Entries, side: int) -> Entries:
+        """What lies next to each entry on a side; -1 for none."""
+        near = np.where(entries >= 0, self.links[side, entries], -1).astype(np.int64)
+        return np.where(near < self.count, near, -1)
+
+    def around(self, entries: Entries) -> list[tuple[float, Entries]]:
+        """The other entries of each window, with their weights."""
+        found: list[tuple[float, Entries]] = []
+        for side in (0, 1):
+            near = entries
+            for weight in WEIGHTS:
+                near = self.linked(near, side)
+                found.append((weight, near))
+        return found
+
+
+class Matrix:
+    """Vectors of one kind, by id. The ids' upper bits are the conversation's number. Safe to call from any thread."""
+
+    def __init__(self, sequence_bits: int) -> None:
+        self._bits = sequence_bits
+        self._guard = threading.Lock()  # guards what is written below; readers take a view
+        self._tail: defaultdict[int, list[int]] = defaultdict(list)  # entries by id
+        self._tail_numbers: defaultdict[int, list[int]] = defaultdict(list)  # and by conversation
+        self._tail_size = 0
+        self._last: dict[int, int] = {}  # the last entry of each conversation
+        none = np.zeros(0, np.int64)
+        self._view = View(
+            0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
+            np.zeros(0, np.float32), np.zeros((2, 0), np.int32), none, none, Rows(),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return self._view.count
+
+    @property
+    def sequence_bits(self) -> int:
+        """How many of an id's bits are not the conversation's number."""
+        return self._bits
+
+    def view(self) -> View:
+        """The entries as they are now."""
+        return self._view
+
+    def add(self, ids: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64], vectors: NDArray[np.int8]) -> None:
+        """Adds entries behind those that are there: each conversation's in their order."""
+        if not len(ids):
+            return
+        with self._guard:
+            start = self._view.count
+            view = self._with_room(start + len(ids))
+            stop = start + len(ids)
+            view.ids[start:stop] = ids
+            view.times[start:stop] = times
+            view.marks[start:stop] = marks
+            view.alive[start:stop] = True
+            self._set(view, np.arange(start, stop), vectors)
+            touched = self._link(view, start, stop)
+            self._measure(view, stop, touched)
+            self._tail_size += len(ids)
+            self._view = self._ordered(view, stop) if self._tail_size > _TAIL else replace(view, count=stop)
+
+    def load(
+        self,
+        ids: NDArray[np.int64],
+        times: NDArray[np.int64],
+        marks: NDArray[np.int64],
+        parts: Iterable[tuple[Entries, NDArray[np.int8]]],
+    ) -> None:
+        """Fills an empty matrix: the ids of all entries, ascending, and their vectors in parts of any order."""
+        with self._guard:
+            count = len(ids)
+            view = self._with_room(count)
+            view.ids[:count], view.times[:count], view.marks[:count], view.alive[:count] = ids, times, marks, True
+            for entries, vectors in parts:
+                self._set(view, entries, vectors)
+            numbers = ids >> self._bits
+            same = numbers[1:] == numbers[:-1]
+            entries = np.arange(count)
+            view.links[:, :count] = -1
+            view.links[0, 1:count][same] = entries[:-1][same]
+            view.links[1, : count - 1][same] = entries[1:][same]
+            ends = np.flatnonzero(np.append(~same, True)) if count else entries
+            self._last = dict(zip(numbers[ends].tolist(), ends.tolist(), strict=True))
+            self._measure(view, count, entries)
+            self._view = self._ordered(view, count)
+
+    def remove(self, number: int, identity: int | None = None) -> None:
+        """Takes a conversation's entries out, or those of one id."""
+        with self._guard:
+            view = self._view
+            if identity is None:
+                gone = self.of_conversations(view, np.array([number]))
+                self._last.pop(number, None)
+            else:
+                gone = self.of(view, np.array([identity]))
+            view.alive[gone] = False
+            view.rows.set(gone, np.zeros((len(gone), 384), np.int8))
+            view.signs[:, gone] = 0
+
+    def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
+        """The entries of some ids."""
+        return self._found(view, ids, ids + 1, self._tail)
+
+    def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
+        """The entries of some conversations."""
+        first = numbers << self._bits
+        return self._found(view, first, first + (1 << self._bits), self._tail_numbers, numbers)
+
+    def _found(
+        self,
+        view: View,
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        tail: dict[int, list[int]],
+        names: NDArray[np.int64] | None = None,
+    ) -> Entries:
+        starts, ends = np.searchsorted(view.ordered, first), np.searchsorted(view.ordered, last)
+        counts = ends - starts
+        places = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+        found = view.order[places]
+        if tail:
+            later = [entry for name in (first if names is None else names).tolist() for entry in tail.get(name, ())]
+            found = np.concatenate([found, np.array(later, np.int64)])
+        found = found[found < view.count]
+        alive: Entries = found[view.alive[found]]
+        return alive
+
+    # Adding -------------------------------------------------------------------------------------------------------------
+
+    def _with_room(self, size: int) -> View:
+        view = self._view
+        return replace(
+            view,
+            ids=grown(view.ids, size),
+            times=grown(view.times, size),
+            marks=grown(view.marks, size),
+            alive=grown(view.alive, size),
+            signs=grown(view.signs, size),
+            scale=grown(view.scale, size),
+            window=grown(view.window, size),
+            links=grown(view.links, size),
+        )
+
+    def _set(self, view: View, entries: Entries, vectors: NDArray[np.int8]) -> None:
+        view.rows.set(entries, vectors)
+        view.signs[:, entries] = sign_words(vectors)
+        lengths = np.sqrt(np.square(vectors, dtype=np.float32).sum(axis=1))
+        view.scale[entries] = 1 / np.where(lengths > 0, lengths, 1)
+
+    def _link(self, view: View, start: int, stop: int) -> Entries:
+        """Ties the new entries to those before them. Returns all whose windows are others now."""
+        touched: list[int] = []
+        for entry, identity in enumerate(view.ids[start:stop].tolist(), start):
+            number = identity >> self._bits
+            before = self._last.get(number, -1)
+            view.links[:, entry] = (before, -1)
+            if before >= 0:
+                view.links[1, before] = entry
+                if before < start:
+                    touched.append(before)
+                    if (second := int(view.links[0, before])) >= 0:
+                        touched.append(second)
+            self._last[number] = entry
+            self._tail[identity].append(entry)
+            self._tail_numbers[number].append(entry)
+        return np.concatenate([np.unique(np.array(touched, np.int64)), np.arange(start, stop)])
+
+    def _measure(self, view: View, stop: int, entries: Entries) -> None:
+        """Works out how long the windows' sums are."""
+        seen = replace(view, count=stop)
+        for first in range(0, len(entries), _CHUNK):
+            part = entries[first : first + _CHUNK]
+            around = seen.around(part)
+            needed, places = np.unique(np.concatenate([part, *(near for _, near in around)]), return_inverse=True)
+            unit = view.rows.get(np.maximum(needed, 0)) * np.where(needed >= 0, view.scale[needed], 0)[:, None]
+            own, *others = places.reshape(-1, len(part))
+            total = unit[own]
+            for (weight, _), place in zip(around, others, strict=True):
+                total += np.float32(weight) * unit[place]
+            lengths = np.linalg.norm(total, axis=1)
+            view.window[part] = np.where(lengths > 0, lengths, 1)
+
+    def _ordered(self, view: View, count: int) -> View:
+        self._tail = defaultdict(list)
+        self._tail_numbers = defaultdict(list)
+        self._tail_size = 0
+        order = np.argsort(view.ids[:count], kind="stable")
+        return replace(view, count=count, order=order, ordered=view.ids[order])

@@ -1,0 +1,54 @@
+"""What a matrix is made of: arrays that grow, and rows of bytes that grow without being copied."""
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T", bound=np.generic)
+
+DIMENSIONS = 384
+WORDS = DIMENSIONS // 64
+_BLOCK = 1 << 15
+
+
+class Rows:
+    """Vectors of int8, in blocks, so that growing copies nothing: 384 bytes each."""
+
+    def __init__(self) -> None:
+        self._blocks: list[NDArray[np.int8]] = []
+
+    def set(self, entries: NDArray[np.int64], rows: NDArray[np.int8]) -> None:
+        """Writes rows to where they belong."""
+        while len(self._blocks) * _BLOCK <= entries.max(initial=-1):
+            self._blocks.append(np.zeros((_BLOCK, DIMENSIONS), np.int8))
+        blocks = entries // _BLOCK
+        for block in np.unique(blocks).tolist():
+            chosen = blocks == block
+            self._blocks[block][entries[chosen] % _BLOCK] = rows[chosen]
+
+    def get(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Those rows, of shape [n, 384]."""
+        found = np.empty((len(entries), DIMENSIONS), np.float32)
+        blocks = entries // _BLOCK
+        if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
+            found[:] = self._blocks[blocks[0]][entries % _BLOCK]
+            return found
+        for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
+            chosen = np.flatnonzero(blocks == block)
+            found[chosen] = self._blocks[block][entries[chosen] % _BLOCK]
+        return found
+
+
+def grown(array: NDArray[T], size: int) -> NDArray[T]:
+    """The array with room for `size` along its last axis, and a quarter more if it must grow."""
+    if array.shape[-1] >= size:
+        return array
+    larger = np.zeros((*array.shape[:-1], max(1024, size + size // 4)), array.dtype)
+    larger[..., : array.shape[-1]] = array
+    return larger
+
+
+def sign_words(rows: NDArray[np.floating] | NDArray[np.int8]) -> NDArray[np.uint64]:
+    """Which numbers of each row are above zero, as bits: shape [6, n]."""
+    return np.ascontiguousarray(np.packbits(rows > 0, axis=1).view(np.uint64).T)

@@ -1,0 +1,212 @@
+"""One question to a matrix: the nearest entries, the nearest windows, and how near any other is.
+
+Only the entries whose signs fit best are looked at closely (`RESCORED`, `SHARE`), and the windows that these are part of. On 13,033
+real messages the first one per cent by signs had 99 % of the ten nearest, two per cent 99.6 %. The filters come before that choice.
+
+A cosine is the same wherever its vector lies in the matrix, to the last bit: the question is rounded to two digits of base 128, so
+that sums of products are whole numbers, which floats add without rounding.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.marks import USER, roles
+from recollect_server.storage.vectors.matrix import Entries, Matrix, View
+from recollect_server.storage.vectors.rows import DIMENSIONS, WORDS, sign_words
+
+RESCORED = 2000
+"""Entries whose cosine is worked out at the least, of those whose signs fit best. Of fewer: all."""
+SHARE = 0.01
+"""And this share of all at the least."""
+_CHUNK = 16_384  # what fits into a processor's second cache
+_COSINES = np.cos(np.pi * np.arange(DIMENSIONS + 1) / DIMENSIONS).astype(np.float32)
+"""About the cosine of two vectors of which so many signs differ (Charikar, "Similarity estimation techniques", 2002)."""
+
+_BASE = 128
+_TOP = 3
+
+Scores = dict[int, float]
+Cosines = NDArray[np.float64]
+
+
+class Near(NamedTuple):
+    """How near a conversation is: cosines of its pieces, but for `window`."""
+
+    best: float
+    window: float
+    best_of_users: float
+    """nan: of none by a user."""
+    top: float
+    """The mean of the best three."""
+    mean: float
+    mean_vector: NDArray[np.float32]
+    """The direction of the sum of all its pieces' unit vectors: [384]."""
+
+
+class Scan:
+    """What a matrix says to a question. Scores are cosines, by id: of a message with several pieces the best one's."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        question: NDArray[np.float32],
+        numbers: NDArray[np.int64] | None = None,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> None:
+        """Only entries of these conversations (None: of all) that were said in that time are found."""
+        whole = np.rint(question * (_BASE * _BASE))
+        high = np.rint(whole / _BASE)
+        self._digits = np.stack([high, whole - high * _BASE], axis=1).astype(np.float32)
+        self._matrix = matrix
+        self._view = view = matrix.view()
+        self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
+        self._known = np.full(view.count, np.nan)  # cosines, as far as they were worked out
+        self._most = max(RESCORED, int(SHARE * view.count))
+        found = np.flatnonzero(self._allowed)
+        self._about = _about(view, question) if len(found) > self._most else None
+        self._looked_at = found if self._about is None else _best(found, self._about[found], self._most)
+
+    def nearest(self, most: int) -> Scores:
+        """The ids whose vectors are nearest."""
+        return self._first(self._looked_at, self._cosines(self._looked_at), most)
+
+    def nearest_windows(self, most: int) -> Scores:
+        """The ids whose windows are nearest."""
+        entries = self._looked_at
+        if self._about is not None:
+            near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
+            near = _each_once(near, self._view.count)
+            near = near[self._allowed[near]]
+            entries = _best(near, self._sums(near, self._about), self._most)
+        return self._first(entries, self._windows(entries), most)
+
+    def of(self, ids: Iterable[int]) -> tuple[Scores, dict[int, int]]:
+        """How near these are, and what else is known of them (`domain.marks`). Those without a vector are left out."""
+        entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
+        marks = dict(zip(self._view.ids[entries].tolist(), self._view.marks[entries].tolist(), strict=True))
+        return self._by_id(entries, self._cosines(entries)), marks
+
+    def windows_of(self, ids: Iterable[int]) -> Scores:
+        """How near the windows of these are."""
+        entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
+        return self._by_id(entries, self._windows(entries))
+
+    def conversations(self, numbers: Iterable[int]) -> dict[int, Near]:
+        """How near these conversations are, but those without a vector; of very many entries those that look best count."""
+        entries = self._matrix.of_conversations(self._view, np.fromiter(numbers, np.int64))
+        entries = entries[self._allowed[entries]]
+        if self._about is not None:
+            entries = _best(entries, self._about[entries], self._most)
+        if not len(entries):
+            return {}
+        cosines, owners = self._cosines(entries), self._view.ids[entries] >> self._matrix.sequence_bits
+        order = np.lexsort((-cosines, owners))
+        entries, cosines, owners = entries[order], cosines[order], owners[order]
+        names, first, counts = np.unique(owners, return_index=True, return_counts=True)
+        place = np.arange(len(owners)) - np.repeat(first, counts)
+        windows = np.maximum.reduceat(self._windows(entries), first)
+        users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
+        tops = np.add.reduceat(np.where(place < _TOP, cosines, 0), first) / np.minimum(counts, _TOP)
+        averages = np.add.reduceat(cosines, first) / counts
+        rows = np.stack([cosines[first], windows, np.where(users > -2, users, np.nan), tops, averages], axis=1)
+        units = self._view.rows.get(entries) * self._view.scale[entries, None]
+        sums = np.add.reduceat(units, first, axis=0)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        means = sums / np.where(lengths > 0, lengths, 1)
+        return {
+            name: Near(best, window, of_users, top, mean, vector)
+            for name, (best, window, of_users, top, mean), vector in zip(names.tolist(), rows.tolist(), means, strict=True)
+        }
+
+    def within(self, number: int, most: int) -> Scores:
+        """The nearest ids of one conversation."""
+        entries = self._matrix.of_conversations(self._view, np.array([number]))
+        entries = entries[self._allowed[entries]]
+        return self._first(entries, self._cosines(entries), most)
+
+    def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
+        return _highest(self._view.ids[entries], scores)
+
+    def _first(self, entries: Entries, scores: Cosines, most: int) -> Scores:
+        """The best ids, each with its best piece's score, best first; of equal ones the first first."""
+        ids = self._view.ids[entries]
+        order = np.lexsort((ids, -scores))
+        _, first = np.unique(ids[order], return_index=True)
+        chosen = order[np.sort(first)[:most]]
+        return dict(zip(ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
+
+    def _cosines(self, entries: Entries) -> Cosines:
+        missing = entries[np.isnan(self._known[entries])]
+        if len(missing):
+            high, low = (self._view.rows.get(missing) @ self._digits).T.astype(np.float64)
+            self._known[missing] = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[missing]
+        cosines: Cosines = self._known[entries]
+        return cosines
+
+    def _windows(self, entries: Entries) -> Cosines:
+        near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
+        self._cosines(_each_once(near, self._view.count))
+        return self._sums(entries, self._known)
+
+    def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
+        """The windows' cosines, from those of their entries."""
+        total = cosines[entries].astype(np.float64)
+        for weight, near in self._view.around(entries):
+            total += np.where(near >= 0, weight * cosines[near], 0)
+        sums: Cosines = total / self._view.window[entries]
+        return sums
+
+
+def _allowed(view: View, bits: int, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> NDArray[np.bool_]:
+    allowed = view.alive[: view.count].copy()
+    if numbers is not None:
+        owners = view.ids[: view.count] >> bits
+        inside = np.zeros(1 + max(owners.max(initial=0), numbers.max(initial=0)), np.bool_)
+        inside[numbers] = True
+        allowed &= inside[owners]
+    if start is not None:
+        allowed &= view.times[: view.count] >= start
+    if end is not None:
+        allowed &= view.times[: view.count] < end
+    return allowed
+
+
+def _each_once(entries: Entries, count: int) -> Entries:
+    """The entries, ascending, without those that are not there (-1). Faster than `np.unique`."""
+    there = np.zeros(count + 1, np.bool_)
+    there[entries] = True
+    return np.flatnonzero(there[:count])
+
+
+def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
+    """The entries with the highest scores."""
+    return entries if len(entries) <= most else entries[np.argpartition(-scores, most)[:most]]
+
+
+def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
+    """About the cosine of every entry, by the signs alone."""
+    words = sign_words(question[None, :])[:, 0]
+    different, counted = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint8)
+    total = np.zeros(_CHUNK, np.uint16)
+    found = np.empty(view.count, np.float32)
+    for start in range(0, view.count, _CHUNK):
+        size = min(_CHUNK, view.count - start)
+        total[:size] = 0
+        for word in range(WORDS):
+            np.bitwise_xor(view.signs[word, start : start + size], words[word], out=different[:size])
+            np.bitwise_count(different[:size], out=counted[:size])
+            total[:size] += counted[:size]
+        np.take(_COSINES, total[:size], out=found[start : start + size])
+    return found
+
+
+def _highest(owners: NDArray[np.int64], scores: Cosines) -> Scores:
+    """The highest score of each owner."""
+    names, places = np.unique(owners, return_inverse=True)
+    best = np.full(len(names), -2.0)
+    np.maximum.at(best, places, scores)
+    return dict(zip(names.tolist(), best.tolist(), strict=True))

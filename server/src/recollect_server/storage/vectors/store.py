@@ -1,0 +1,283 @@
+"""`vectors.db`: the vectors of all that was embedded, kept by a hash of the text, apart from the index.
+
+A vector costs some 10 ms and the index is made anew now and then: so this file outlives it. It says by itself which conversation
+has which text in which line, so that a delete takes the vectors of deleted text out, unless another message has the same text.
+Whatever of it is lost or damaged is worked out again from the transcripts: nothing here is the truth.
+
+The vectors are a `vec0` table of sqlite-vec; the pieces of a text lie at `text << 20 | piece`, a message at `key << 22 | line`, and
+at line 0 the conversation's abbreviation. Each model has its own: one is served while another is worked out.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import apsw
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
+from recollect_server.storage.vectors.rows import DIMENSIONS
+
+ABBREVIATION = 0
+"""The line that stands for a conversation's abbreviation."""
+LINE_BITS = 22
+_PIECE_BITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A text that stands somewhere: in a line, said at a time (milliseconds), with a vector for each of its pieces [n, 384]."""
+
+    conversation_id: str
+    line: int
+    time: int
+    marks: int
+    """What else is known of it, for the ranking: see `domain.marks`."""
+    hash: bytes
+    vectors: NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All places of a model: a number for each piece, ascending by conversation, line and piece."""
+
+    keys: dict[int, str]
+    """The conversations by their keys."""
+    places: NDArray[np.int64]
+    times: NDArray[np.int64]
+    marks: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    """Where in the table of vectors each piece is."""
+
+
+def hash_of(text: str) -> bytes:
+    """What a text is known by: 16 bytes."""
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+class VectorStore:
+    """The file, open. Safe to call from any thread. Raises VectorsUnavailable."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens or makes `vectors.db` in the folder."""
+        self.path = folder / NAME
+        self._guard = threading.Lock()  # guards the connection, and `_gone`
+        self._gone: set[str] = set()  # conversations that were deleted: what was worked out for them meanwhile is dropped
+        self._closed = False
+        self._connection = connect(self.path)
+        with failures():
+            self._inode = self.path.stat().st_ino
+
+    def lost(self) -> bool:
+        """Whether another file has its name now, or none."""
+        try:
+            return self.path.stat().st_ino != self._inode
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Closes it. Closing twice is harmless."""
+        with self._guard:
+            self._closed = True
+            self._connection.close(force=True)
+
+    # Models -------------------------------------------------------------------------------------------------------------
+
+    def model(self, identity: str, folder: Path) -> int:
+        """The number of a model, which is new or known."""
+        with self._using() as connection:
+            connection.execute(
+                "INSERT INTO models(identity, folder) VALUES(?, ?) ON CONFLICT DO UPDATE SET folder = excluded.folder",
+                (identity, str(folder)),
+            )
+            return int(connection.execute("SELECT model FROM models WHERE identity = ?", (identity,)).get)
+
+    def served(self) -> tuple[int, str, Path] | None:
+        """The model that was complete last: its number, its identity and its folder."""
+        with self._using() as connection:
+            query = "SELECT model, identity, folder FROM models JOIN facts ON name = 'served' AND value = model"
+            row = connection.execute(query).fetchone()
+            return None if row is None else (row[0], row[1], Path(row[2]))
+
+    def serve(self, model: int) -> None:
+        """From now on this model is complete; the vectors of others go."""
+        with self._using() as connection:
+            connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
+            for table in ("progress", "places"):
+                connection.execute(f"DELETE FROM {table} WHERE model <> ?", (model,))
+            _drop_texts(connection, "SELECT text, pieces FROM texts WHERE model <> ?", (model,))
+            connection.execute("DELETE FROM models WHERE model <> ?", (model,))
+
+    # What is known ------------------------------------------------------------------------------------------------------
+
+    def progress(self, model: int, epoch: str) -> dict[str, int]:
+        """How many lines of each conversation were looked at, with a model, for the index of this epoch.
+
+        For another index all are looked at again: the vectors of texts that are known are not worked out again.
+        """
+        with self._using() as connection:
+            fact = f"epoch {model}"
+            if connection.execute("SELECT value FROM facts WHERE name = ?", (fact,)).get != epoch:
+                connection.execute("UPDATE progress SET lines = 0 WHERE model = ?", (model,))
+                connection.execute("INSERT OR REPLACE INTO facts VALUES(?, ?)", (fact, epoch))
+            query = "SELECT c.id, coalesce(p.lines, 0) FROM conversations c LEFT JOIN progress p ON p.key = c.key AND p.model = ?"
+            return {row[0]: row[1] for row in connection.execute(query, (model,))}
+
+    def lines_of(self, model: int, conversation_id: str) -> int:
+        """How many lines of a conversation were looked at."""
+        with self._using() as connection:
+            query = "SELECT lines FROM progress JOIN conversations USING (key) WHERE model = ? AND id = ?"
+            return int(connection.execute(query, (model, conversation_id)).get or 0)
+
+    def vectors_of(self, model: int, hashes: Iterable[bytes]) -> dict[bytes, NDArray[np.int8]]:
+        """The vectors of those texts that are known, of shape [pieces, 384]."""
+        found: dict[bytes, NDArray[np.int8]] = {}
+        with self._using() as connection:
+            for name in hashes:
+                row = connection.execute("SELECT text, pieces FROM texts WHERE model = ? AND hash = ?", (model, name)).fetchone()
+                if row is not None:
+                    first = row[0] << _PIECE_BITS
+                    query = "SELECT embedding FROM vectors WHERE rowid = ?"
+                    parts = [connection.execute(query, (first + piece,)).get for piece in range(row[1])]
+                    found[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
+        return found
+
+    def load(self, model: int) -> Loaded:
+        """All places of a model."""
+        with self._using() as connection:
+            keys = {row[0]: row[1] for row in connection.execute("SELECT key, id FROM conversations")}
+            # As texts: a row for each would take Python's global lock for seconds.
+            query = (
+                "SELECT group_concat(place), group_concat(text), group_concat(pieces), group_concat(time), group_concat(marks)"
+                " FROM (SELECT * FROM places WHERE model = ? ORDER BY place)"
+            )
+            columns = connection.execute(query, (model,)).fetchone() or ("",) * 5
+        place, text, pieces, time, marks = (np.fromstring(column or "", np.int64, sep=",") for column in columns)
+        piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        rows = np.repeat(text << _PIECE_BITS, pieces) + piece
+        return Loaded(keys, np.repeat(place, pieces), np.repeat(time, pieces), np.repeat(marks, pieces), rows)
+
+    def chunks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int8]]]:
+        """All vectors with their rows, a thousand at a time, from the tables under `vec0`: thirty times as fast as through it."""
+        with self._using() as connection:
+            names = [row[0] for row in connection.execute("SELECT chunk_id FROM vectors_chunks ORDER BY 1")]
+        for name in names:
+            with self._using() as connection:
+                query = (
+                    "SELECT c.validity, c.rowids, v.vectors FROM vectors_chunks c"
+                    " JOIN vectors_vector_chunks00 v ON v.rowid = c.chunk_id WHERE c.chunk_id = ?"
+                )
+                row = connection.execute(query, (name,)).fetchone()
+            if row is not None:
+                valid = np.unpackbits(np.frombuffer(row[0], np.uint8), bitorder="little").astype(bool)
+                yield (
+                    np.frombuffer(row[1], np.int64)[valid],
+                    np.frombuffer(row[2], np.int8).reshape(-1, DIMENSIONS)[valid],
+                )
+
+    # What changes -------------------------------------------------------------------------------------------------------
+
+    def add(self, model: int, places: list[Place], progress: dict[str, int]) -> list[tuple[Place, bool]]:
+        """Keeps what was worked out, and how far each conversation was looked at; all or nothing.
+
+        Returns the places that are new or have another text than before, and whether there was one before. Those of conversations
+        that were deleted meanwhile are not kept.
+        """
+        with self._using() as connection:
+            kept = [place for place in places if place.conversation_id not in self._gone]
+            keys: dict[str, int] = {}
+            for name in {*progress, *(place.conversation_id for place in kept)} - self._gone:
+                connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
+                keys[name] = int(connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get)
+            changed: list[tuple[Place, bool]] = []
+            for place in kept:
+                text = _text(connection, model, place)
+                where = keys[place.conversation_id] << LINE_BITS | place.line
+                query = "SELECT text FROM places WHERE model = ? AND place = ?"
+                before = connection.execute(query, (model, where)).get
+                connection.execute(
+                    "INSERT OR REPLACE INTO places VALUES(?, ?, ?, ?, ?, ?)",
+                    (model, where, text, len(place.vectors), place.time, place.marks),
+                )
+                if before != text:
+                    changed.append((place, before is not None))
+                if before is not None and before != text:
+                    _drop_unused(connection, [before])
+            for name, lines in progress.items():
+                if name in keys:
+                    connection.execute("INSERT OR REPLACE INTO progress VALUES(?, ?, ?)", (model, keys[name], lines))
+        return changed
+
+    def remove(self, conversation_id: str) -> int:
+        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went."""
+        with self._using() as connection:
+            self._gone.add(conversation_id)
+            key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
+            if key is None:
+                return 0
+            first, last = key << LINE_BITS, (key + 1 << LINE_BITS) - 1
+            # For every model: a range of the second column of a key needs the first.
+            where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
+            texts = [row[0] for row in connection.execute(f"SELECT DISTINCT text FROM places WHERE {where}", (first, last))]
+            connection.execute(f"DELETE FROM places WHERE {where}", (first, last))
+            removed = _drop_unused(connection, texts)
+            connection.execute("DELETE FROM progress WHERE key = ?", (key,))
+            connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+        with self._using(alone=True) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return removed
+
+    def count(self, model: int) -> int:
+        """How many vectors a model has."""
+        with self._using() as connection:
+            return int(connection.execute("SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?", (model,)).get)
+
+    @contextmanager
+    def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
+        """The connection, in a transaction unless `alone`."""
+        with self._guard, failures():
+            if self._closed:
+                raise VectorsUnavailable(f"{NAME} is closed")
+            if alone:
+                yield self._connection
+            else:
+                with self._connection:
+                    yield self._connection
+
+
+def _text(connection: apsw.Connection, model: int, place: Place) -> int:
+    """The number of a text, whose vectors are there now."""
+    known = connection.execute("SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)).get
+    if known is not None:
+        return int(known)
+    connection.execute("INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)", (model, place.hash, len(place.vectors)))
+    text = connection.last_insert_rowid()
+    connection.executemany(
+        "INSERT INTO vectors(rowid, embedding) VALUES(?, vec_int8(?))",
+        [(text << _PIECE_BITS | piece, vector.tobytes()) for piece, vector in enumerate(place.vectors)],
+    )
+    return text
+
+
+def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
+    """Takes out those of the texts that stand nowhere any more. Returns how many vectors went."""
+    query = (
+        "SELECT t.text, t.pieces FROM texts t WHERE t.text IN (SELECT value FROM json_each(?))"
+        " AND NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"
+    )
+    return _drop_texts(connection, query, (orjson.dumps(texts).decode(),))
+
+
+def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
+    chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
+    connection.executemany(
+        "DELETE FROM vectors WHERE rowid = ?",
+        [(text << _PIECE_BITS | piece,) for text, pieces in chosen for piece in range(pieces)],
+    )
+    connection.executemany("DELETE FROM texts WHERE text = ?", [(text,) for text, _ in chosen])
+    return sum(pieces for _, pieces in chosen)

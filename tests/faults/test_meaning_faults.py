@@ -1,0 +1,213 @@
+"""What is found by meaning may be missing or broken: words answer, `degraded` says why, and it heals without a restart."""
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from recollect_server import app
+from recollect_server.cli import commands
+from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
+from recollect_server.storage.vectors.file import NAME
+from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service, answers
+from tests.waiting import until, until_embedded
+
+KEYWORD = ["keyword_messages", "keyword_conversations"]
+VECTOR = ["vector_messages", "vector_windows", "vector_abbreviations"]
+KYOTO, QUESTION = "We fly to Kyoto in April", "a journey to Japan"
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A copy of the model's folder."""
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    for name in (MODEL, TOKENIZER, SUMS):
+        shutil.copy(shipped() / name, folder / name)
+    return folder
+
+
+def reasons(service: Service, query: str = "kyoto") -> dict[str, str]:
+    return {part.leg: part.reason for part in service.search(query).degraded}
+
+
+def answers_by_words(service: Service, kyoto: str) -> None:
+    """Words are found, and the server says that it serves."""
+    answer = service.search("kyoto")
+    assert [result.conversation_id for result in answer.results] == [kyoto]
+    assert list(answer.legs_run) == KEYWORD
+    health: Any = health_pb2_grpc.HealthStub(service.channel)
+    assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_without_the_models_file_words_answer_until_it_is_there(weights: Path, start_server: Start, connect: Connect) -> None:
+    (weights / MODEL).rename(weights / "away")
+    service = connect(start_server(embedder="onnx", embedding_model=str(weights)))
+    kyoto = service.told(KYOTO)
+    until(lambda: list(reasons(service)) == VECTOR and all(MODEL in reason for reason in reasons(service).values()))
+    answers_by_words(service, kyoto)
+    (weights / "away").rename(weights / MODEL)
+    until(lambda: service.found(QUESTION) == [kyoto])
+    assert not service.search(QUESTION).degraded
+
+
+def test_without_sqlite_vec_words_answer_until_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    with monkeypatch.context() as missing:
+        missing.setitem(sys.modules, "sqlite_vec", None)
+        service = connect(start_server(embedder="onnx"))
+        kyoto = service.told(KYOTO)
+        until(lambda: all("sqlite-vec is not installed" in reason for reason in reasons(service).values()))
+        answers_by_words(service, kyoto)
+    until(lambda: service.found(QUESTION) == [kyoto])
+    assert not service.search(QUESTION).degraded
+
+
+@pytest.mark.parametrize("damage", ["garbage", "no table", "removed"])
+def test_a_broken_file_of_vectors_is_made_anew_at_the_start(damage: str, start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    before = answers(service, [QUESTION])
+    server.stop()
+    path = server.folder / NAME
+    if damage == "garbage":
+        path.write_bytes(b"garbage" * 2000)
+    elif damage == "no table":
+        connection = apsw.Connection(str(path))
+        connection.execute("DROP TABLE vectors_vector_chunks00")
+        connection.close()
+    else:
+        path.unlink()
+    again = start_server(embedder="onnx")
+    assert kyoto in connect(again).found("kyoto"), "at once"
+    assert until(lambda: answers(connect(again), [QUESTION]) == before)
+
+
+@pytest.mark.parametrize("damage", ["no table", "removed"])
+def test_a_file_of_vectors_that_breaks_under_a_running_server_is_made_anew(
+    damage: str, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    if damage == "removed":
+        (server.folder / NAME).unlink()
+    else:
+        connection = apsw.Connection(str(server.folder / NAME))
+        connection.set_busy_timeout(5000)
+        connection.execute("DROP TABLE texts")
+        connection.close()
+    assert service.found("kyoto") == [kyoto]
+    bread = service.told("Bread and milk are gone")
+    until(lambda: service.found("groceries") == [bread])
+    until_embedded(service, server)
+    assert service.found(QUESTION) == [kyoto]
+
+
+def test_a_model_that_fails_is_named_and_words_answer(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+
+    def fail(*_: object) -> None:
+        raise CannotEmbed("the embedding model failed: out of memory")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Embedder, "_run", fail)
+        assert reasons(service) == dict.fromkeys(VECTOR, "the embedding model failed: out of memory")
+        answers_by_words(service, kyoto)
+        bread = service.told("Bread and milk are gone")
+        until(lambda: server.app is not None and "out of memory" in next(iter(reasons(service).values())))
+    until(lambda: service.found("groceries") == [bread])
+    assert not service.search(QUESTION).degraded
+
+
+def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(weights: Path, start_server: Start) -> None:
+    (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
+    with pytest.raises(app.CannotStart, match=f"{TOKENIZER} is not the file that {SUMS} names: install recollect-server again"):
+        start_server(embedder="onnx", embedding_model=str(weights))
+
+
+def test_another_model_takes_over_when_everything_is_worked_out_for_it(
+    weights: Path, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    server.stop()
+    # The same model under another name: only the checksum of its tokenizer is another.
+    (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
+    digest = hashlib.sha256((weights / TOKENIZER).read_bytes()).hexdigest()
+    lines = (weights / SUMS).read_text().splitlines()
+    (weights / SUMS).write_text("".join(f"{digest}  {TOKENIZER}\n" if TOKENIZER in line else f"{line}\n" for line in lines))
+    again = start_server(embedder="onnx", embedding_model=str(weights))
+    changed = connect(again)
+    until_embedded(changed, again)
+    assert changed.found(QUESTION) == [kyoto]
+    again.stop()
+    connection = apsw.Connection(str(again.folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    assert connection.execute("SELECT folder FROM models").fetchall() == [(str(weights),)]
+    connection.close()
+
+
+def test_turned_off_nothing_is_embedded_and_nothing_is_called_degraded(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="off")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    answers_by_words(service, kyoto)
+    assert not service.search("kyoto").degraded
+    assert service.found(QUESTION) == []
+    assert not (server.folder / NAME).exists()
+
+
+def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    server.stop()
+    off = start_server(embedder="off")
+    receipt = connect(off).delete(kyoto)
+    assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1
+
+
+def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO, "Bread and milk are gone")
+    until_embedded(service, server)
+    server.stop()
+    arguments = ["--data-dir", str(server.data_dir)]
+    said = CliRunner().invoke(commands, ["stats", *arguments]).stdout
+    assert {"vectors: whole", "vectors_kept: 2", "not_embedded_yet: 0 conversations"} <= {*said.splitlines()}
+    assert CliRunner().invoke(commands, ["verify", *arguments]).exit_code == 0
+    store = VectorStore(server.folder)
+    served = store.served()
+    assert served is not None
+    vectors = store.vectors_of(served[0], [hash_of(KYOTO)])[hash_of(KYOTO)]
+    store.add(served[0], [Place(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
+    store.close()
+    result = CliRunner().invoke(commands, ["verify", *arguments])
+    assert result.exit_code == 1
+    assert f"{kyoto}: vectors.db has another text than line 2" in result.output

@@ -1,0 +1,187 @@
+"""Search by meaning, through the running service: what is found, how soon, and that it goes with what is deleted."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.recall_pb2 import DateRange
+from recollect_server.inference.weights import look, shipped
+from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+
+from tests.conftest import MovableClock, RunningServer
+from tests.server.conftest import Service, answers, delete_index, moment, user
+from tests.waiting import until, until_embedded
+
+LEGS = ["keyword_messages", "keyword_conversations", "vector_messages", "vector_windows", "vector_abbreviations"]
+KYOTO, TYRES, SCHOOL = (
+    "We fly to Kyoto in April",
+    "The car needs new tyres before winter",
+    "My daughter starts first grade in autumn",
+)
+
+
+@pytest.fixture
+def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+    return start_server(embedder="onnx")
+
+
+def settled(service: Service, query: str, expected: Sequence[str], **fields: Any) -> api.SearchResponse:
+    """The answer, once these conversations are the first ones and nothing is missing."""
+
+    def asked() -> api.SearchResponse | None:
+        answer = service.search(query, **fields)
+        first = [result.conversation_id for result in answer.results][: len(expected)]
+        return answer if first == list(expected) and not answer.degraded else None
+
+    return until(asked)
+
+
+def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
+    kyoto, tyres, school = service.told(KYOTO), service.told(TYRES), service.told(SCHOOL)
+    for query, expected in (("which trip to Japan is planned?", kyoto), ("vehicle upkeep", tyres), ("kids' education", school)):
+        answer = settled(service, query, [expected], explain=True)
+        assert list(answer.legs_run) == LEGS
+        parts = {part.leg: part for part in answer.results[0].explanation}
+        assert set(parts) == {"vector_messages", "vector_windows"}
+        assert parts["vector_messages"].rank == 1
+        assert 0.2 < parts["vector_messages"].score <= 1
+        assert answer.hits[0].conversation_id == expected
+        assert all(0 <= score <= 1 for score in [it.score for it in answer.results] + [it.score for it in answer.hits])
+
+
+def test_words_and_meaning_are_told_apart_by_explain(service: Service, server: RunningServer) -> None:
+    service.told(KYOTO)
+    until_embedded(service, server)
+    (hit,) = service.search("the April flight to Kyoto", explain=True).hits
+    assert {part.leg for part in hit.explanation} == {*LEGS} - {"vector_abbreviations"}
+
+
+def test_what_means_something_else_is_not_found(service: Service) -> None:
+    kyoto = service.told(KYOTO)
+    settled(service, "a journey to Japan", [kyoto])
+    assert service.found("the derivative of a polynomial") == []
+
+
+def test_every_filter_holds_for_what_is_found_by_meaning(service: Service, clock: MovableClock) -> None:
+    start = clock.now
+    web = service.told(KYOTO, participants=["ana"])
+    clock.move(10_000)
+    mail = service.told("A journey to Osaka in spring", channel="email")
+    service.abbreviate(mail, "notes", ["travel"])
+    until(lambda: {*service.found("a journey to Japan")} == {web, mail})
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({"channel": "web"}, [web]),
+        ({"channel": "email"}, [mail]),
+        ({"channel": "cli"}, []),
+        ({"conversation_id": mail}, [mail]),
+        ({"topics": ["travel"]}, [mail]),
+        ({"participants": ["ana"]}, [web]),
+        ({"date_range": DateRange(start=moment(start + 1))}, [mail]),
+        ({"date_range": DateRange(end=moment(start + 1))}, [web]),
+        ({"date_range": DateRange(start=moment(start + 1), end=moment(start + 9_000))}, []),
+    ]
+    for filters, expected in cases:
+        answer = service.search("a journey to Japan", **filters)
+        assert [result.conversation_id for result in answer.results] == expected, filters
+        assert [hit.conversation_id for hit in answer.hits] == expected, filters
+        assert answer.total_matches == len(expected), filters
+
+
+def test_of_a_long_message_without_the_words_the_nearest_sentence_is_shown(service: Service) -> None:
+    long = service.told(
+        "Thanks for the long call today. I wrote down what we said about the weekend and will send it around. "
+        "My violin and my cello both need new strings before the concert. Please also remember to bring the blue folder "
+        "that you left on the kitchen table, because Martin asked for it twice already."
+    )
+    answer = settled(service, "repairing musical instruments", [long])
+    assert answer.results[0].snippet == "…My violin and my cello both need new strings before the concert.…"
+    assert answer.hits[0].snippet == answer.results[0].snippet
+
+
+def test_no_part_of_a_message_of_a_thousand_words_is_lost(service: Service) -> None:
+    filler = "The quarterly figures were discussed at length and written down in the table. " * 90
+    long = service.told(f"{filler} Grandmother bakes an apple pie on Sunday.")
+    assert settled(service, "dessert from an oven", [long]).hits[0].score > 0
+
+
+def test_an_abbreviation_leads_to_its_conversation(service: Service) -> None:
+    plain = service.told("Yes.", "Fine by me.")
+    service.abbreviate(plain, "They agreed to adopt a puppy from the shelter.")
+    answer = settled(service, "getting a dog", [plain], explain=True)
+    assert "vector_abbreviations" in {part.leg for part in answer.results[0].explanation}
+    service.abbreviate(plain, "They agreed to sell the boat.")
+    settled(service, "a vessel goes to a new owner", [plain])
+    until(lambda: service.found("getting a dog") == [])
+
+
+def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(service: Service, clock: MovableClock) -> None:
+    begin = clock.now
+    early = service.told("Yes.", "Fine by me.")
+    service.abbreviate(early, "They agreed to adopt a puppy from the shelter.")
+    clock.move(10_000)
+    settled(service, "getting a dog", [early])
+    within = DateRange(start=moment(begin), end=moment(begin + 5_000))
+    assert service.found("getting a dog", date_range=within) == [early]
+    assert service.found("getting a dog", date_range=DateRange(start=moment(begin + 1))) == []
+    service.append(early, user("Later."))
+    assert service.found("getting a dog", date_range=within) == []
+
+
+def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(service: Service, server: RunningServer) -> None:
+    first, second = service.told(KYOTO, TYRES), service.told(KYOTO)
+    until(lambda: {*service.found("a journey to Japan")} == {first, second})
+    receipt = service.delete(first)
+    assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1, "of the two texts one stands elsewhere"
+    assert service.found("a journey to Japan") == [second]
+    assert service.found("vehicle upkeep") == []
+
+
+def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
+    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+) -> None:
+    for number in range(12):
+        service.told(f"{(KYOTO, TYRES, SCHOOL)[number % 3]}, said for the {number}. time", "Noted.", "ok " * 40)
+    queries = ["a journey to Japan", "vehicle upkeep", "the 7. time", "ok"]
+    until_embedded(service, server)
+    before = answers(service, queries)
+    server.stop()
+    again = start_server(embedder="onnx")
+    assert until(lambda: answers(connect(again), queries) == before)
+    again.stop()
+    delete_index(again)
+    with_a_new_index = start_server(embedder="onnx")
+    assert until(lambda: answers(connect(with_a_new_index), queries) == before)
+    with_a_new_index.stop()
+    (server.folder / "vectors.db").unlink()
+    with_new_vectors = start_server(embedder="onnx")
+    assert until(lambda: answers(connect(with_new_vectors), queries) == before)
+
+
+def test_a_new_index_works_no_vector_out_again(
+    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+) -> None:
+    kyoto = service.told(KYOTO, TYRES)
+    until_embedded(service, server)
+    server.stop()
+    delete_index(server)
+    kept = VectorStore(server.folder)
+    model = kept.model(look(shipped()).identity, shipped())
+    text = kept.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
+    # What the model would never say: whoever works it out again, shows it.
+    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
+    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
+    kept.close()
+    again = start_server(embedder="onnx")
+    until_embedded(connect(again), again)
+    assert until(lambda: connect(again).found("vehicle upkeep") == [kyoto])
+    assert connect(again).search("a journey to Japan").hits == []
+
+
+def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Service) -> None:
+    long_ago = service.told(TYRES)
+    settled(service, "vehicle upkeep", [long_ago])
+    conversation = service.create().id
+    service.append(conversation, user(KYOTO))
+    answer = settled(service, "a journey to Japan", [conversation])
+    assert answer.hits[0].sequence == 2

@@ -1,0 +1,154 @@
+"""The vectors in memory: what a scan answers is what working everything out would, whatever the order they came in."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from recollect_server.domain.marks import USER
+from recollect_server.storage.vectors import scan
+from recollect_server.storage.vectors.matrix import WEIGHTS, Matrix
+from recollect_server.storage.vectors.scan import Scan
+
+BITS = 22
+Bytes = NDArray[np.int8]
+Ids = NDArray[np.int64]
+
+
+def some(count: int, seed: int = 1) -> tuple[Ids, Bytes]:
+    """Vectors in clusters, as texts have them, of conversations with 1 to 30 entries; some messages have several pieces."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((40, 384))
+    vectors = centres[random.integers(0, 40, count)] + 0.8 * random.standard_normal((count, 384))
+    numbers = np.sort(random.integers(1, 2 + count // 15, count))
+    lines = np.zeros(count, np.int64)
+    for number in np.unique(numbers):
+        lines[numbers == number] = 2 + np.sort(random.integers(0, 28, (numbers == number).sum()))
+    return numbers << BITS | lines, np.rint(vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127).astype(np.int8)
+
+
+def a_question(vectors: Bytes, seed: int = 2) -> NDArray[np.float32]:
+    """Near one of the vectors."""
+    random = np.random.default_rng(seed)
+    near = vectors[random.integers(len(vectors))] + 25 * random.standard_normal(384)
+    return np.asarray(near / np.linalg.norm(near), np.float32)
+
+
+def filled(ids: Ids, vectors: Bytes, times: Ids | None = None) -> Matrix:
+    matrix = Matrix(BITS)
+    whole = np.arange(len(ids))
+    matrix.load(ids, whole if times is None else times, np.full(len(ids), USER), [(whole[::-1], vectors[::-1])])
+    return matrix
+
+
+def exact(ids: Ids, vectors: Bytes, question: NDArray[np.float32]) -> tuple[dict[int, float], dict[int, float]]:
+    """The cosine of every message, and of every window, worked out one by one."""
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    own: dict[int, float] = {}
+    windows: dict[int, float] = {}
+    for at, identity in enumerate(ids.tolist()):
+        total = units[at].copy()
+        for by in (1, 2):
+            for near in (at - by, at + by):
+                if 0 <= near < len(ids) and ids[near] >> BITS == identity >> BITS:
+                    total += WEIGHTS[by - 1] * units[near]
+        own[identity] = max(own.get(identity, -2), float(units[at] @ question))
+        windows[identity] = max(windows.get(identity, -2), float(total @ question / np.linalg.norm(total)))
+    return own, windows
+
+
+def best(scores: dict[int, float], most: int) -> list[int]:
+    return sorted(scores, key=lambda identity: -scores[identity])[:most]
+
+
+def test_a_small_matrix_is_searched_exactly() -> None:
+    ids, vectors = some(900)
+    question = a_question(vectors)
+    own, windows = exact(ids, vectors, question)
+    found = Scan(filled(ids, vectors), question)
+    assert list(found.nearest(50)) == best(own, 50)
+    assert list(found.nearest_windows(50)) == best(windows, 50)
+    scores, marks = found.of(ids[::3])
+    of_windows = found.windows_of(ids[::3])
+    assert marks == dict.fromkeys(ids[::3].tolist(), USER)
+    assert scores == pytest.approx({i: own[i] for i in ids[::3].tolist()}, abs=2e-3)
+    assert of_windows == pytest.approx({i: windows[i] for i in ids[::3].tolist()}, abs=2e-3)
+
+
+def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
+    ids, vectors = some(12_000)
+    matrix = filled(ids, vectors)
+    assert len(matrix) > 5 * scan.RESCORED
+    kept = []
+    for seed in range(5):
+        question = a_question(vectors, seed)
+        own, windows = exact(ids, vectors, question)
+        found = Scan(matrix, question)
+        kept += [len({*found.nearest(50)} & {*best(own, 10)}), len({*found.nearest_windows(50)} & {*best(windows, 10)})]
+    assert np.mean(kept) >= 9.7
+
+
+def test_filters_come_before_the_choice_of_the_best() -> None:
+    ids, vectors = some(12_000)
+    times = np.arange(len(ids)) % 1000
+    matrix = filled(ids, vectors, times)
+    question = a_question(vectors)
+    own, _ = exact(ids, vectors, question)
+    nearest = best(own, 12_000)
+    allowed = np.array([7, 300, 901])
+    inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
+    assert list(Scan(matrix, question, allowed).nearest(30)) == inside[:30]
+    said = {identity for identity, time in zip(ids.tolist(), times.tolist(), strict=True) if 100 <= time < 103}
+    found = Scan(matrix, question, None, 100, 103).nearest(10)
+    assert set(found) <= said
+    assert next(iter(found)) == next(identity for identity in nearest if identity in said)
+    assert not Scan(matrix, question, np.zeros(0, np.int64)).nearest(10)
+
+
+@pytest.mark.parametrize("part", [1, 7, 400])
+def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(part: int) -> None:
+    ids, vectors = some(800)
+    question = a_question(vectors)
+    grown = Matrix(BITS)
+    # Conversations come in between each other; each keeps its own order.
+    turns = np.lexsort((ids >> BITS, np.concatenate([np.arange(n) for n in np.unique(ids >> BITS, return_counts=True)[1]])))
+    for first in range(0, len(ids), part):
+        chosen = turns[first : first + part]
+        grown.add(ids[chosen], chosen, np.full(len(chosen), USER), vectors[chosen])
+    one, other = Scan(filled(ids, vectors), question), Scan(grown, question)
+    assert one.nearest(100) == other.nearest(100)
+    assert one.nearest_windows(100) == other.nearest_windows(100)
+    for number, near in one.conversations(range(60)).items():
+        again = other.conversations([number])[number]
+        assert near[:-1] == again[:-1]
+        assert np.array_equal(near.mean_vector, again.mean_vector)
+    assert one.within(3, 5) == other.within(3, 5)
+
+
+def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect_server.storage.vectors.matrix._TAIL", 50)
+    ids, vectors = some(700)
+    question = a_question(vectors)
+    grown = Matrix(BITS)
+    for at in range(len(ids)):
+        grown.add(ids[at : at + 1], ids[at : at + 1] * 0, ids[at : at + 1] * 0 + USER, vectors[at : at + 1])
+    whole = Scan(filled(ids, vectors), question)
+    assert Scan(grown, question).of(ids) == whole.of(ids)
+
+
+def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
+    ids, vectors = some(500)
+    matrix = filled(ids, vectors)
+    question = a_question(vectors)
+    gone = int(next(iter(Scan(matrix, question).nearest(1)))) >> BITS
+    matrix.remove(gone)
+    after = Scan(matrix, question)
+    assert gone not in {identity >> BITS for identity in (*after.nearest(500), *after.nearest_windows(500))}
+    assert not after.of(ids[ids >> BITS == gone])[0]
+    assert gone not in after.conversations([gone])
+    assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == gone)).any()
+    assert len({*after.nearest(500)}) == len({*ids[ids >> BITS != gone].tolist()})
+
+
+def test_an_empty_matrix_answers_nothing() -> None:
+    found = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
+    assert (found.nearest(5), found.nearest_windows(5), found.of([1]), found.windows_of([1])) == ({}, {}, ({}, {}), {})
+    assert found.conversations([1]) == {}

@@ -1,0 +1,32 @@
+"""Waiting for a condition."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from recollect_server.storage.index import checking as index
+from recollect_server.storage.vectors import checking as vectors
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service
+
+T = TypeVar("T")
+
+_PAUSE = 0.02
+
+
+def until(condition: Callable[[], T | None], seconds: float = 30.0) -> T:
+    """What the condition says, once it is true; fails after so many seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        if said := condition():
+            return said
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(_PAUSE)
+
+
+def until_embedded(service: Service, server: RunningServer) -> None:
+    """Waits until everything that was acknowledged is embedded, and searches see it."""
+    service.listed(page_size=1)  # answered once the index has taken in everything
+    until(lambda: index.state_of(server.folder).lines == vectors.state_of(server.folder).lines)
+    until(lambda: not service.search("anything").degraded)
