@@ -2,12 +2,13 @@
 
 `python -m bench.learn --set DIR [--set DIR ...] --kinds DIR --keep DIR [--write]`
 
-A set is a folder as `bench.recall` reads it. `--kinds` has sets of other kinds (`bench.kinds` makes them from the sets),
-each of which counts as much as `KIND` questions. What the legs say is kept in `--keep`: the first run embeds everything, later ones take minutes.
+A set is a folder as `bench.recall` reads it. `--kinds` has sets of other kinds (`bench.kinds` makes them from the sets), each of
+which counts as much as `KIND` questions. What the legs say is kept in `--keep`: the first run embeds everything, later ones take
+minutes.
 
-The loss is the negative log of the chance that a softmax over the scores gives to the gold messages (listwise, as in ListNet), with
-a ridge on every weight, a stronger one on what a gate adds. Every question counts a second time, lightly, without any vector: so the
-gate `blind` is learned.
+The loss is the negative log of the chance that a softmax over the scores gives to the gold (listwise, as in ListNet), with a ridge
+on every weight, a stronger one on what a gate adds. Every question counts a second time, lightly, without any vector: so the gate
+`blind` is learned.
 """
 
 import argparse
@@ -146,7 +147,8 @@ def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
 
 def found_by(rows: Sequence[Row], weights: Weights) -> tuple[float, float]:
     """The mean share of the gold among the first ten, and the share of questions with any there; in percent."""
-    shares, anys = [], []
+    shares: list[float] = []
+    anys: list[bool] = []
     for row in rows:
         if row.gold:
             matrix = np.array([sum(row.gates[gate] * weight for gate, weight in weights[name].items()) for name in row.names])
@@ -154,7 +156,7 @@ def found_by(rows: Sequence[Row], weights: Weights) -> tuple[float, float]:
             hits = int(row.right[first].sum())
             shares.append(hits / row.gold)
             anys.append(hits > 0)
-    return 100 * float(np.mean(shares or [0])), 100 * float(np.mean(anys or [0]))
+    return 100 * float(np.mean(shares or [0.0])), 100 * float(np.mean(anys or [False]))
 
 
 def folds(rows: Sequence[Row]) -> list[set[str]]:

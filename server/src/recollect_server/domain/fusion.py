@@ -1,9 +1,9 @@
 """How what the legs of a search give becomes one order: of messages, and of conversations.
 
 `fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its score is their weighted sum.
-The weights follow the question: each is a base plus so much for every gate, and the gates say how the question is put. Weights without
-gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are, how much
-of it the agent said) cost as much on kinds that were not learned from.
+The weights follow the question: each is a base plus so much for every gate, and the gates say how the question is put. Weights
+without gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are,
+how much of it the agent said) cost as much on kinds that were not learned from.
 
 The weights in `domain/weights.py` were learned by `bench/learn.py`, which says from what.
 """
@@ -127,7 +127,8 @@ def z(values: Array, like: Array | None = None) -> Array:
     deviation = float(known.std()) if len(known) else 0.0
     if deviation < 1e-9:
         return np.zeros(len(values))
-    return np.nan_to_num((values - known.mean()) / deviation)
+    standard: Array = np.nan_to_num((values - known.mean()) / deviation)
+    return standard
 
 
 def share(scores: Array) -> Array:
@@ -150,8 +151,7 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     if span is None:
         return np.zeros(len(messages.time))
     gap = np.maximum(0, np.maximum(span[0] - messages.time, messages.time - span[1] - _GRACE))
-    dates: Array = np.exp(-gap / _FADING)
-    return dates
+    return np.exp(-gap / _FADING)
 
 
 def _related(means: NDArray[np.float32], scores: Array) -> tuple[Array, Array]:
