@@ -32,6 +32,7 @@ Weights = dict[str, dict[str, float]]
 
 RIDGE, GATE_RIDGE = 5.0, 20.0
 KIND = 300
+KIND_OF_CONVERSATIONS = 60  # nearly all of theirs are found anyhow
 BLIND = 0.2
 DEPTH = 10
 _HARD, _OTHERS = 90, 40  # messages of a question that are learned from: those that look best, and others
@@ -227,8 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labelled = kept(chosen.keep, [*chosen.set, *others])
     sizes = {path.name: sum(it.kind == path.name for it in labelled) for path in others}
 
-    def weight(it: Labelled) -> float:
-        return KIND / sizes[it.kind] if it.kind in sizes else 1.0
+    def weight(it: Labelled, most: int = KIND) -> float:
+        return most / sizes[it.kind] if it.kind in sizes else 1.0
 
     of_messages = [message_row(without_notes(it), weight(it)) for it in labelled]
     of_messages += [message_row(without_vectors(it), BLIND * weight(it)) for it in labelled]
@@ -241,9 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report("messages", of_messages, kinds, train_messages, 1)
     first = train_messages(of_messages)
     noted = [it for it in labelled if not np.isnan(it.conversations.abbreviation).all()]
-    of_conversations = [conversation_row(without_notes(it), weight(it), first) for it in labelled]
-    of_conversations += [conversation_row(replace(it, kind=f"{it.kind}+notes"), weight(it), first) for it in noted]
-    of_conversations += [conversation_row(without_vectors(it), BLIND * weight(it), first) for it in labelled]
+    of_conversations = [conversation_row(without_notes(it), weight(it, KIND_OF_CONVERSATIONS), first) for it in labelled]
+    of_conversations += [
+        conversation_row(replace(it, kind=f"{it.kind}+notes"), weight(it, KIND_OF_CONVERSATIONS), first) for it in noted
+    ]
+    of_conversations += [conversation_row(without_vectors(it), BLIND * weight(it, KIND_OF_CONVERSATIONS), first) for it in labelled]
 
     def train_conversations(rows: Sequence[Row]) -> Weights:
         return learn(rows, _CONVERSATION_GATES)

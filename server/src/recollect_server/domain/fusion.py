@@ -95,28 +95,32 @@ def conversation_features(messages: MessageLegs, legs: ConversationLegs, dates: 
     """By name, each of shape [m]; `scores` are those of the messages, before they are made shares."""
     of, count = messages.conversation, len(legs.keyword)
     chances = np.exp(scores - scores.max(initial=-np.inf)) if len(scores) else scores
-    mass = np.bincount(of, weights=chances / (chances.sum() or 1.0), minlength=count)
+    mass: Array = np.bincount(of, weights=chances / (chances.sum() or 1.0), minlength=count).astype(np.float64)
     best = np.full(count, scores.min(initial=np.inf) if len(scores) else 0.0)
     np.maximum.at(best, of, scores)
     dated = np.zeros(count)
     np.maximum.at(dated, of, dates)
     vector, window = z(legs.vector), z(legs.window)
-    near3, near5 = _related(legs.mean_vector, z(np.sqrt(legs.keyword)) + vector + window)
+    keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
+    behind = (best - best.max(initial=-np.inf)) / 2 if count else best
+    near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * window + behind)
     return {
-        "keyword": share(legs.keyword),
-        "best_keyword": share(legs.message_keyword),
+        "keyword": keyword,
+        "best_keyword": best_keyword,
         "vector": vector,
         "user_vector": z(legs.user_vector),
         "window": window,
         "vector_mean": z(legs.vector_mean),
         "abbreviation": share(np.maximum(np.nan_to_num(legs.abbreviation), 0)),
         "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores
-        "best": (best - best.max(initial=-np.inf)) / 2 if count else best,  # its best message's score
+        "best": behind,  # its best message's score
         "newer": _newness(legs.begin),
         "messages": np.log(np.maximum(legs.messages, 1)),
         "date": dated,  # its best message's
-        "related_3": near3,
-        "related_5": near5,
+        "related": near[0],  # to the conversations of those chances
+        "related_soft": near[1],  # the same by their square roots
+        "related_best": near[2],  # to the five that look best
+        "beside": np.log(_beside(legs.begin) @ mass + 1e-3),  # began right before or behind those
     }
 
 
@@ -154,14 +158,23 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     return np.exp(-gap / _FADING)
 
 
-def _related(means: NDArray[np.float32], scores: Array) -> tuple[Array, Array]:
-    """How near each conversation is to the three and the five that look best, itself left out: z of the mean cosine."""
+def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> tuple[Array, Array, Array]:
+    """How near each conversation's mean vector is to those of others, itself left out (z): a project's other sessions are."""
+    near = (means @ means.T).astype(np.float64)
+    np.fill_diagonal(near, 0)
+    root = np.sqrt(mass) / (np.sqrt(mass).sum() or 1.0)
     seeds = np.argsort(-scores, kind="stable")[:_SEEDS]
-    if len(seeds) < _SEEDS:
-        return np.zeros(len(scores)), np.zeros(len(scores))
-    near = (means @ means[seeds].T).astype(np.float64)
-    near[seeds, np.arange(len(seeds))] = np.nan
-    return z(np.nanmean(near[:, :3], axis=1)), z(np.nanmean(near, axis=1))
+    others = np.maximum(len(seeds) - np.isin(np.arange(len(mass)), seeds), 1)
+    by_mass, by_root = (z(near @ share_of / np.maximum(1 - share_of, 0.05)) for share_of in (mass, root))
+    return by_mass, by_root, z(near[:, seeds].sum(axis=1) / others)
+
+
+def _beside(begins: Array) -> Array:
+    """How near in the order of time each conversation began to each other one: e to minus a third of the places between; [m, m]."""
+    place = np.searchsorted(np.sort(begins), begins).astype(float)
+    near: Array = np.exp(-np.abs(place[:, None] - place[None, :]) / 3)
+    np.fill_diagonal(near, 0)
+    return near
 
 
 def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]) -> Array:
