@@ -1,4 +1,9 @@
-"""The weights of `domain/fusion.py`: of each feature a base, and what each gate adds. `bench.learn --write` writes them."""
+"""The weights of `domain/fusion.py`: of each feature a base, and what each gate adds.
+
+`bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo (Maharana et al. 2024), 728 of
+five people of RealMem (2026), and the seven kinds that `bench.kinds` makes; `bench/README.md` says what they are worth on
+kinds left out.
+"""
 
 MESSAGE_WEIGHTS: dict[str, dict[str, float]] = {
     "keyword": {"base": -0.0312, "asks": 0.616, "long": -0.347, "own": 0.25, "blind": 0.0423},
@@ -27,21 +32,21 @@ MESSAGE_WEIGHTS: dict[str, dict[str, float]] = {
 """Of the features of messages."""
 
 CONVERSATION_WEIGHTS: dict[str, dict[str, float]] = {
-    "keyword": {"base": 0.798, "asks": 0.0288, "long": 0.0989, "own": 0.0133, "notes": -0.365, "blind": 0.638},
-    "best_keyword": {"base": 1.38, "asks": 0.195, "long": 0.111, "own": -0.159, "notes": -0.576, "blind": 1.05},
-    "vector": {"base": 0.257, "asks": -0.175, "long": -0.0572, "own": 0.0477, "notes": -0.158, "blind": 0},
-    "user_vector": {"base": -0.0427, "asks": 0.023, "long": -0.105, "own": -0.0708, "notes": 0.162, "blind": 0},
-    "window": {"base": 0.295, "asks": -0.0233, "long": -0.108, "own": 0.109, "notes": -0.13, "blind": 0},
-    "vector_mean": {"base": -0.0241, "asks": 0.107, "long": 0.152, "own": 0.0527, "notes": -0.161, "blind": 0},
-    "abbreviation": {"base": 2.29, "asks": 0.0524, "long": -0.128, "own": -0.0965, "notes": 0.685, "blind": 0},
-    "mass": {"base": 0.149, "asks": -0.137, "long": 0.0436, "own": -0.0292, "notes": -0.144, "blind": 0.0604},
-    "best": {"base": 0.712, "asks": 0.283, "long": -0.0542, "own": -0.241, "notes": -0.234, "blind": -0.153},
-    "newer": {"base": 0.0663, "asks": -0.127, "long": 0.017, "own": 0.21, "notes": 0.296, "blind": 0.00863},
-    "messages": {"base": -0.142, "asks": 0.158, "long": 0.135, "own": -0.0835, "notes": 0.206, "blind": 0.0418},
-    "date": {"base": 5.18, "asks": -1.85, "long": -1.73, "own": -2.66, "notes": -0.411, "blind": 0.195},
-    "related": {"base": 0.338, "asks": -0.198, "long": -0.0766, "own": 0.353, "notes": 0.041, "blind": 0},
-    "related_soft": {"base": -0.222, "asks": 0.255, "long": 0.0164, "own": -0.275, "notes": -0.112, "blind": 0},
-    "related_best": {"base": -0.0572, "asks": -0.0622, "long": 0.0335, "own": 0.132, "notes": 0.0998, "blind": 0},
-    "beside": {"base": 0.00592, "asks": -0.0324, "long": -0.118, "own": 0.053, "notes": -0.0676, "blind": 0.0682},
+    "keyword": {"base": 1.11, "asks": -0.531, "long": -0.163, "own": -0.022, "notes": -0.32, "blind": 0.537},
+    "best_keyword": {"base": 0.701, "asks": 0.505, "long": 0.563, "own": -0.34, "notes": -0.354, "blind": 0.737},
+    "vector": {"base": 0.17, "asks": -0.196, "long": -0.0218, "own": -0.0451, "notes": -0.0584, "blind": 0},
+    "user_vector": {"base": -0.056, "asks": 0.0318, "long": -0.0645, "own": 0.00663, "notes": 0.065, "blind": 0},
+    "window": {"base": 0.286, "asks": -0.0602, "long": -0.131, "own": 0.101, "notes": -0.0846, "blind": 0},
+    "vector_mean": {"base": 0.0121, "asks": 0.0415, "long": 0.152, "own": 0.0446, "notes": -0.187, "blind": 0},
+    "abbreviation": {"base": 2.16, "asks": 0.153, "long": -0.0865, "own": 0.108, "notes": 0.573, "blind": 0},
+    "mass": {"base": 0.174, "asks": -0.0234, "long": -0.00604, "own": -0.00892, "notes": -0.109, "blind": 0.0486},
+    "best": {"base": 0.687, "asks": 0.328, "long": -0.11, "own": -0.226, "notes": -0.174, "blind": -0.0776},
+    "newer": {"base": 0.299, "asks": -0.263, "long": -0.0308, "own": 0.135, "notes": 0.21, "blind": 0.0263},
+    "messages": {"base": -0.0897, "asks": 0.0163, "long": 0.141, "own": -0.0156, "notes": 0.103, "blind": 0.0018},
+    "date": {"base": 4.59, "asks": -2.07, "long": -1.42, "own": -2.55, "notes": -0.402, "blind": 0.0761},
+    "related": {"base": 0.451, "asks": -0.292, "long": -0.102, "own": 0.343, "notes": -0.011, "blind": 0},
+    "related_soft": {"base": -0.314, "asks": 0.279, "long": 0.00886, "own": -0.235, "notes": -0.0633, "blind": 0},
+    "related_best": {"base": -0.0112, "asks": -0.0492, "long": 0.0886, "own": 0.106, "notes": 0.0148, "blind": 0},
+    "beside": {"base": -0.0711, "asks": 0.0508, "long": -0.061, "own": 0.0337, "notes": -0.0408, "blind": 0.0892},
 }
 """Of the features of conversations."""
