@@ -32,7 +32,7 @@ Weights = dict[str, dict[str, float]]
 
 RIDGE, GATE_RIDGE = 5.0, 20.0
 KIND = 300
-KIND_OF_CONVERSATIONS = 60  # nearly all of theirs are found anyhow
+KIND_OF_CONVERSATIONS = 20  # nearly all of theirs are found anyhow
 BLIND = 0.2
 DEPTH = 10
 _HARD, _OTHERS = 90, 40  # messages of a question that are learned from: those that look best, and others
