@@ -74,6 +74,15 @@ def test_without_vectors_the_words_decide(legs: Legs) -> None:
     assert fused.conversations.argmax() == 4
 
 
+def test_a_message_that_is_not_embedded_yet_leaves_the_others_their_vectors(legs: Legs) -> None:
+    messages, above = legs
+    unknown = messages.vector.copy()
+    unknown[3] = np.nan
+    features = message_features(replace(messages, vector=unknown), above, np.zeros(48))
+    assert features["vector"][3] == 0
+    assert np.ptp(features["vector"]) > 1
+
+
 def test_a_message_that_fits_by_words_and_meaning_comes_before_one_that_fits_by_neither(legs: Legs) -> None:
     messages, above = legs
     for leg in ("keyword", "vector", "window"):
