@@ -109,8 +109,10 @@ class Service:
 
     def __init__(self, client: Client, plans: list[Plan]) -> None:
         self._client = client
-        self._conversations: dict[str, str] = {}
-        self._messages: dict[tuple[str, int], str] = {}
+        self.conversations: dict[str, str] = {}
+        """Their names in the set, by id."""
+        self.messages: dict[tuple[str, int], str] = {}
+        """Their names in the set, by the conversation's id and the sequence."""
         for plan in plans:
             self._bring_in(plan)
 
@@ -118,7 +120,7 @@ class Service:
         calls = self._client.conversations
         began = plan.began
         conversation = calls.create(began.channel, participants=began.participants, create_time=moment(began.time)).id
-        self._conversations[conversation] = plan.key[3]
+        self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
             match step:
                 case Batch():
@@ -126,7 +128,7 @@ class Service:
                     stored = calls.append_turn(conversation, [message_to(message) for message in messages]).messages
                     for message, there in zip(messages, stored, strict=True):
                         assert message.metadata is not None, "the import notes where a message is from"
-                        self._messages[conversation, there.sequence] = message.metadata["importId"]
+                        self.messages[conversation, there.sequence] = message.metadata["importId"]
                 case Happened(event=Abbreviated(text)):
                     calls.record_abbreviation(conversation, text)
 
@@ -136,8 +138,8 @@ class Service:
         answer = self._client.recall.search(question.query, limit=max(DEPTHS), date_range=DateRange(end=asked) if asked else None)
         assert not answer.degraded, answer.degraded
         return Found(
-            [self._conversations[result.conversation_id] for result in answer.results],
-            [self._messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
+            [self.conversations[result.conversation_id] for result in answer.results],
+            [self.messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
         )
 
     def ask_legs(self, question: Question) -> dict[str, Found]:
@@ -153,8 +155,8 @@ class Service:
 
         return {
             leg: Found(
-                [self._conversations[answer.results[at].conversation_id] for at in order(answer.results, leg)],
-                [self._messages[(hit := answer.hits[at]).conversation_id, hit.sequence] for at in order(answer.hits, leg)],
+                [self.conversations[answer.results[at].conversation_id] for at in order(answer.results, leg)],
+                [self.messages[(hit := answer.hits[at]).conversation_id, hit.sequence] for at in order(answer.hits, leg)],
             )
             for leg in answer.legs_run
         }

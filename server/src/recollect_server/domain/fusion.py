@@ -1,142 +1,190 @@
 """How what the legs of a search give becomes one order: of messages, and of conversations.
 
-`fuse` is pure: for every candidate it is given what every leg says, whichever leg found it, as arrays of one value a candidate. A
-value that is not known is nan: a leg that did not run, a message without a vector.
+`fuse` is pure. Every candidate gets features (`message_features`, `conversation_features`), and its score is their weighted sum.
+The weights follow the question: each is a base plus so much for every gate, and the gates say how the question is put. Weights
+without gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are,
+how much of it the agent said) cost as much on kinds that were not learned from.
 
-The weights are those of a sum of normalised scores that was tried on two sets of labelled questions (LoCoMo, RealMem), untuned.
+The weights in `domain/weights.py` were learned by `bench/learn.py`, which says from what.
 """
 
-from dataclasses import dataclass
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from recollect_server.domain.dates import span_of
+from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
+from recollect_server.domain.marks import ASSISTANT
+from recollect_server.domain.weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked."""
-
-    text: str
-    now: int
-    """Milliseconds since 1970: the end of the time that was asked about, else when the newest of the candidates was said."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageLegs:
-    """The messages that were found, or stand next to one: arrays of shape [n], unless they say otherwise."""
-
-    conversation: NDArray[np.int64]
-    """Where its conversation stands in `ConversationLegs`."""
-    keyword: Array
-    """BM25; 0 without any of the words."""
-    keyword_before: Array
-    """Of the message right before it in the conversation, and of the one before that: [2, n]. 0 where there is none."""
-    keyword_after: Array
-    """Of the two behind it: [2, n]."""
-    vector: Array
-    """Cosine to the question: of its best piece."""
-    vector_before: Array
-    """Of the message right before it."""
-    vector_after: Array
-    """Of the one right behind it."""
-    window: Array
-    """Cosine of the weighted mean of its vector and those of two messages before and two behind."""
-    tokens: Array
-    """About how long it is."""
-    sequence: Array
-    """Its line in the transcript."""
-    time: Array
-    """When it was said, in milliseconds."""
-    role: Array
-    """Who spoke: `domain.marks.USER` and the others."""
-    asked: Array
-    """1 if the message before it has a question mark, else 0."""
-    named: Array
-    """1 if the question has its sender's first name, else 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationLegs:
-    """Their conversations, and those found by all their words or by their abbreviations: arrays of shape [m]."""
-
-    keyword: Array
-    """BM25 of all its words."""
-    message_keyword: Array
-    """BM25 of its best message."""
-    user_keyword: Array
-    """BM25 of its best message among those of users."""
-    vector: Array
-    """Cosine of its best message."""
-    user_vector: Array
-    """Cosine of its best message among those of users."""
-    window: Array
-    """Cosine of its best window."""
-    vector_top: Array
-    """Mean cosine of its best three pieces."""
-    vector_mean: Array
-    """Mean cosine of all its pieces."""
-    mean_vector: NDArray[np.float32]
-    """The mean of its pieces' vectors, of length 1: [m, 384]. Zeros where it has none."""
-    abbreviation: Array
-    """Cosine of its abbreviation's best piece; nan without one."""
-    messages: Array
-    """How many messages it has."""
-    begin: Array
-    """When it began, in milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fused:
-    """Scores from 0 to 1, the higher the better: of messages [n] and of conversations [m]."""
-
-    messages: Array
-    conversations: Array
-
-
-# What is taken of each leg, for messages and for conversations.
-_NEIGHBOUR = 0.3  # of the keyword score right before and right behind, in a message's own
-_WINDOW = 0.5
-_CONVERSATION = 0.4
-_CONVERSATION_ALONE = 0.8  # where there are no vectors
-_CONVERSATION_WINDOW = 0.3
-_ABBREVIATION = 0.5
-_NOTHING = 0.1  # a cosine as texts have that say nothing of each other
+_WORD = re.compile(r"\w+")
+_ASKS = frozenset("what when where who whose whom which why how".split(" ")) | frozenset(  # noqa: SIM905 - a list is a line a word
+    "did does do is are was were has have had can could would will should".split(" ")  # noqa: SIM905
+)
+_OWN = frozenset(["i", "me", "my", "we", "us", "our"])
+_DAY = 86_400_000.0
+_GRACE = 7 * _DAY  # what happened on a day is told within a week
+_FADING = 10 * _DAY
+_SEEDS = 5  # conversations whose topic others are compared with
+_SOFTNESS = 4.0
+_FIRST_LINE = 2  # of a transcript's messages
 
 
 def fuse(question: Question, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
-    """Scores every candidate. Without any vectors it is BM25 of the words alone."""
-    del question
-    keyword = share(messages.keyword + _NEIGHBOUR * (messages.keyword_before[0] + messages.keyword_after[0]))
-    whole = share(conversations.keyword)
-    conversation_window = _spread(conversations.window)
-    words_alone = bool(np.isnan(messages.vector).all() and np.isnan(conversations.vector).all())
-    of_messages = (
-        keyword
-        + _spread(messages.vector)
-        + _WINDOW * _spread(messages.window)
-        + (_CONVERSATION_ALONE if words_alone else _CONVERSATION) * whole[messages.conversation]
-        + _CONVERSATION_WINDOW * conversation_window[messages.conversation]
-    )
-    best = np.zeros(len(whole))
-    np.maximum.at(best, messages.conversation, keyword)
-    of_conversations = (
-        whole + best + _spread(conversations.vector) + conversation_window + _ABBREVIATION * _spread(conversations.abbreviation)
-    )
-    return Fused(share(of_messages), share(of_conversations))
+    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it is behind."""
+    gates = gates_of(question, messages, conversations)
+    dates = dates_of(question, messages)
+    of_messages = weighted(message_features(messages, conversations, dates), MESSAGE_WEIGHTS, gates)
+    of_conversations = weighted(conversation_features(messages, conversations, dates, of_messages), CONVERSATION_WEIGHTS, gates)
+    return Fused(_odds(of_messages), _odds(of_conversations))
 
 
-def _spread(cosines: Array) -> Array:
-    """The cosines from 0, the lowest or `_NOTHING`, to 1, the highest; what is not known counts as the lowest."""
-    known = cosines[~np.isnan(cosines)]
-    low, high = min(known.min(initial=_NOTHING), _NOTHING), known.max(initial=-1.0)
-    if high <= low:
-        return np.zeros(len(cosines))
-    return np.where(np.isnan(cosines), 0.0, (cosines - low) / (high - low))
+def gates_of(question: Question, messages: MessageLegs, conversations: ConversationLegs) -> dict[str, float]:
+    """How the question is put, and which legs there are.
+
+    `asks`: 1 if a word of asking is among its first three. `long`: log(1 + words) - 2.5. `own`: 1 if it speaks of the asker.
+    `notes`: 1 if any conversation has an abbreviation. `blind`: 1 if nothing is known by meaning.
+    """
+    words = _WORD.findall(question.text.lower())
+    return {
+        "base": 1.0,
+        "asks": float(any(word in _ASKS for word in words[:3])),
+        "long": min(max(float(np.log1p(len(words))) - 2.5, -1.2), 2.5),
+        "own": float(not _OWN.isdisjoint(words)),
+        "notes": float(not np.isnan(conversations.abbreviation).all()),
+        "blind": float(np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()),
+    }
+
+
+def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -> dict[str, Array]:
+    """By name, each of shape [n]; 0 says nothing. `z`: less the mean, by the standard deviation, over the candidates."""
+    top = _top(legs.keyword)
+    own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
+    of = legs.conversation
+    middle = float(np.median(legs.tokens)) if len(legs.tokens) else 0.0
+    length = np.log((legs.tokens + 5) / (middle + 5))
+    named = np.nan_to_num(legs.named)
+    return {
+        "keyword": own,  # share of the best
+        "keyword_z": z(np.sqrt(legs.keyword)),
+        "keyword_window": share(own + 0.5 * (before[0] + after[0]) + 0.25 * (before[1] + after[1])),
+        "keyword_before": before[0],
+        "keyword_after": after[0],
+        "vector": z(legs.vector),
+        "vector_before": z(legs.vector_before, legs.vector),
+        "vector_after": z(legs.vector_after, legs.vector),
+        "window": z(legs.window),
+        "conversation_keyword": share(above.keyword)[of],
+        "conversation_vector": z(above.vector)[of],
+        "conversation_window": z(above.window)[of],
+        "named": named,  # the question names who said it
+        "other": (1 - named) * named.any(),  # it names someone else
+        "length": length,  # log of the share of the candidates' median
+        "short": np.minimum(length, 0),
+        "answers": np.nan_to_num(legs.asked),  # the message before it asks something
+        "agent": (legs.role == ASSISTANT).astype(float),
+        "first": (legs.sequence <= _FIRST_LINE).astype(float),
+        "place": np.log1p(np.maximum(legs.sequence - _FIRST_LINE, 0)),
+        "newer": _newness(above.begin)[of],
+        "date": dates,
+    }
+
+
+def conversation_features(messages: MessageLegs, legs: ConversationLegs, dates: Array, scores: Array) -> dict[str, Array]:
+    """By name, each of shape [m]; `scores` are those of the messages, before they are made shares."""
+    of, count = messages.conversation, len(legs.keyword)
+    chances = np.exp(scores - scores.max(initial=-np.inf)) if len(scores) else scores
+    mass: Array = np.bincount(of, weights=chances / (chances.sum() or 1.0), minlength=count).astype(np.float64)
+    best = np.full(count, scores.min(initial=np.inf) if len(scores) else 0.0)
+    np.maximum.at(best, of, scores)
+    dated = np.zeros(count)
+    np.maximum.at(dated, of, dates)
+    vector, window = z(legs.vector), z(legs.window)
+    keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
+    behind = (best - best.max(initial=-np.inf)) / 2 if count else best
+    near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * window + behind)
+    return {
+        "keyword": keyword,
+        "best_keyword": best_keyword,
+        "vector": vector,
+        "user_vector": z(legs.user_vector),
+        "window": window,
+        "vector_mean": z(legs.vector_mean),
+        "abbreviation": share(np.maximum(np.nan_to_num(legs.abbreviation), 0)),
+        "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores
+        "best": behind,  # its best message's score
+        "newer": _newness(legs.begin),
+        "messages": np.log(np.maximum(legs.messages, 1)),
+        "date": dated,  # its best message's
+        "related": near[0],  # to the conversations of those chances
+        "related_soft": near[1],  # the same by their square roots
+        "related_best": near[2],  # to the five that look best
+        "beside": np.log(_beside(legs.begin) @ mass + 1e-3),  # began right before or behind those
+    }
+
+
+def z(values: Array, like: Array | None = None) -> Array:
+    """Less the mean, by the standard deviation: their own, or those of other values. 0 where nothing is known."""
+    known = values if like is None else like
+    known = known[~np.isnan(known)]
+    deviation = float(known.std()) if len(known) else 0.0
+    if deviation < 1e-9:
+        return np.zeros(len(values))
+    standard: Array = np.nan_to_num((values - known.mean()) / deviation)
+    return standard
 
 
 def share(scores: Array) -> Array:
     """The scores divided by the highest."""
-    top = float(scores.max(initial=0.0)) or 1.0
-    return scores / top
+    return scores / _top(scores)
+
+
+def _top(scores: Array) -> float:
+    return float(scores.max(initial=0.0)) or 1.0
+
+
+def _newness(times: Array) -> Array:
+    """Minus the log of one more than how many began later."""
+    return -np.log1p(len(times) - np.searchsorted(np.sort(times), times, "right"))
+
+
+def dates_of(question: Question, messages: MessageLegs) -> Array:
+    """1 in the time that the question names and a week after it, then less and less; 0 if it names none."""
+    span = span_of(question.text, question.now)
+    if span is None:
+        return np.zeros(len(messages.time))
+    gap = np.maximum(0, np.maximum(span[0] - messages.time, messages.time - span[1] - _GRACE))
+    return np.exp(-gap / _FADING)
+
+
+def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> tuple[Array, Array, Array]:
+    """How near each conversation's mean vector is to those of others, itself left out (z): a project's other sessions are."""
+    near = (means @ means.T).astype(np.float64)
+    np.fill_diagonal(near, 0)
+    root = np.sqrt(mass) / (np.sqrt(mass).sum() or 1.0)
+    seeds = np.argsort(-scores, kind="stable")[:_SEEDS]
+    others = np.maximum(len(seeds) - np.isin(np.arange(len(mass)), seeds), 1)
+    by_mass, by_root = (z(near @ share_of / np.maximum(1 - share_of, 0.05)) for share_of in (mass, root))
+    return by_mass, by_root, z(near[:, seeds].sum(axis=1) / others)
+
+
+def _beside(begins: Array) -> Array:
+    """How near in the order of time each conversation began to each other one: e to minus a third of the places between; [m, m]."""
+    place = np.searchsorted(np.sort(begins), begins).astype(float)
+    near: Array = np.exp(-np.abs(place[:, None] - place[None, :]) / 3)
+    np.fill_diagonal(near, 0)
+    return near
+
+
+def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]) -> Array:
+    """The sum of the features, each by its base weight and what the gates add."""
+    total: Array = sum(
+        (values * sum(gates[gate] * weight for gate, weight in weights[name].items()) for name, values in features.items()),
+        np.zeros(len(next(iter(features.values())))),
+    )
+    return total
+
+
+def _odds(scores: Array) -> Array:
+    return np.exp((scores - scores.max(initial=-np.inf)) / _SOFTNESS) if len(scores) else scores

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.fusion import Array, ConversationLegs, Fused, MessageLegs, Question, fuse, share
+from recollect_server.domain.fusion import fuse, share
+from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import USER, asks, named, roles
 from recollect_server.domain.ranking import conversation_bm25, highest
 from recollect_server.services.meaning import Asked, Meaning, MeaningUnavailable

@@ -6,7 +6,7 @@ import numpy as np
 
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
-from recollect_server.domain.fusion import Array
+from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
 from recollect_server.services.candidates import KEYWORD_LEGS, VECTOR_LEGS, Candidates, conversation_parts, gather, message_parts
 from recollect_server.services.meaning import Asked, Meaning

@@ -1,0 +1,120 @@
+"""What the legs of a search say of every candidate of labelled questions: the server's own arrays, for `bench/learn.py`.
+
+A server over each group's history runs in this process, and what it gives to `domain.fusion` is kept. Vectors are remembered by
+their word pieces in a file, so a second run takes a minute or two.
+"""
+
+import pickle
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+from recollect import Client
+from recollect_server import app
+from recollect_server.cli.plan import Plan
+from recollect_server.domain import fusion
+from recollect_server.domain.legs import ConversationLegs, Fused, MessageLegs
+from recollect_server.domain.legs import Question as Put
+from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.services import candidates, recall
+from recollect_server.services.candidates import Candidates
+from recollect_server.settings import Settings
+
+from bench.recall import Question, Service
+from bench.servers import embedded
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A question with what every leg says, and which of the candidates are right."""
+
+    kind: str
+    group: str
+    question: Put
+    messages: MessageLegs
+    conversations: ConversationLegs
+    right_messages: NDArray[np.bool_]
+    right_conversations: NDArray[np.bool_]
+    gold_messages: int
+    gold_conversations: int
+
+
+class RememberedVectors:
+    """Vectors by word pieces, in a file: what was embedded once is not embedded again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[bytes, NDArray[np.float32]] = pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own file
+        self._embed = Embedder.embed_pieces
+
+    def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        """As `Embedder.embed_pieces`."""
+        keys = [np.array(piece, np.uint16).tobytes() for piece in pieces]
+        missing = {key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._known}
+        self._known |= zip(missing, self._embed(embedder, [*missing.values()]), strict=True)
+        return np.stack([self._known[key] for key in keys])
+
+    def save(self) -> None:
+        """Writes the file."""
+        self._path.write_bytes(pickle.dumps(self._known))
+
+
+def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: RememberedVectors) -> list[Labelled]:
+    """Puts a group's questions to a server of its own in this process."""
+    gathered: list[Candidates] = []
+    put: list[Put] = []
+    gather, fuse = candidates.gather, fusion.fuse
+
+    def watched_gather(*arguments: Any) -> Candidates:
+        gathered.append(gather(*arguments))
+        return gathered[-1]
+
+    def watched_fuse(question: Put, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
+        put.append(question)
+        return fuse(question, messages, conversations)
+
+    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        return vectors.embed(embedder, pieces)
+
+    found: list[Labelled] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(recall, "gather", watched_gather),
+        patch.object(candidates, "fuse", watched_fuse),
+        patch.object(Embedder, "embed_pieces", remembered),
+    ):
+        server = app.start(Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(folder), "durability": "os"}))
+        try:
+            with Client(server.address) as client:
+                service = Service(client, plans)
+                embedded(Path(folder))
+                for question in questions:
+                    service.ask(question)
+                    if put:
+                        found.append(_labelled(kind, question, put.pop(), gathered.pop(), service))
+        finally:
+            server.stop()
+    return found
+
+
+def _labelled(kind: str, question: Question, put: Put, found: Candidates, service: Service) -> Labelled:
+    conversations = [service.conversations[found.known[number].id] for number in found.numbers]
+    messages = [
+        service.messages[found.known[found.shown[identity].number].id, found.shown[identity].place[0]] for identity in found.ids
+    ]
+    return Labelled(
+        kind,
+        question.group,
+        put,
+        found.messages,
+        found.conversations,
+        np.isin(messages, question.gold_messages),
+        np.isin(conversations, question.gold_conversations),
+        len(set(question.gold_messages)),
+        len(set(question.gold_conversations)),
+    )

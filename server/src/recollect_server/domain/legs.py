@@ -1,0 +1,92 @@
+"""What the legs of a search say of every candidate, whichever leg found it: arrays of one value a candidate.
+
+A value that is not known is nan: a leg that did not run, a message without a vector.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked."""
+
+    text: str
+    now: int
+    """Milliseconds since 1970: the end of the time that was asked about, else when the newest of the candidates was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLegs:
+    """The messages that were found, or stand next to one: arrays of shape [n], unless they say otherwise."""
+
+    conversation: NDArray[np.int64]
+    """Where its conversation stands in `ConversationLegs`."""
+    keyword: Array
+    """BM25; 0 without any of the words."""
+    keyword_before: Array
+    """Of the message right before it in the conversation, and of the one before that: [2, n]. 0 where there is none."""
+    keyword_after: Array
+    """Of the two behind it: [2, n]."""
+    vector: Array
+    """Cosine to the question: of its best piece."""
+    vector_before: Array
+    """Of the message right before it."""
+    vector_after: Array
+    """Of the one right behind it."""
+    window: Array
+    """Cosine of the weighted mean of its vector and those of two messages before and two behind."""
+    tokens: Array
+    """About how long it is."""
+    sequence: Array
+    """Its line in the transcript."""
+    time: Array
+    """When it was said, in milliseconds."""
+    role: Array
+    """Who spoke: `domain.marks.USER` and the others."""
+    asked: Array
+    """1 if the message before it has a question mark, else 0."""
+    named: Array
+    """1 if the question has its sender's first name, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationLegs:
+    """Their conversations, and those found by all their words or by their abbreviations: arrays of shape [m]."""
+
+    keyword: Array
+    """BM25 of all its words."""
+    message_keyword: Array
+    """BM25 of its best message."""
+    user_keyword: Array
+    """BM25 of its best message among those of users."""
+    vector: Array
+    """Cosine of its best message."""
+    user_vector: Array
+    """Cosine of its best message among those of users."""
+    window: Array
+    """Cosine of its best window."""
+    vector_top: Array
+    """Mean cosine of its best three pieces."""
+    vector_mean: Array
+    """Mean cosine of all its pieces."""
+    mean_vector: NDArray[np.float32]
+    """The mean of its pieces' vectors, of length 1: [m, 384]. Zeros where it has none."""
+    abbreviation: Array
+    """Cosine of its abbreviation's best piece; nan without one."""
+    messages: Array
+    """How many messages it has."""
+    begin: Array
+    """When it began, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Scores from 0 to 1, the higher the better: of messages [n] and of conversations [m]."""
+
+    messages: Array
+    conversations: Array
