@@ -111,6 +111,8 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        recall = Recall(space, meaning)
+        stops.append(recall.close)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -121,7 +123,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     Limits(settings.max_message_bytes, settings.max_batch_bytes),
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning)),
+                "RecallService": RecallHandlers(recall),
             },
             ServerOptions(
                 listen=settings.listen,

@@ -1,6 +1,7 @@
 """What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from dataclasses import field as made
 from heapq import nsmallest
@@ -49,12 +50,18 @@ class Candidates:
     degraded: dict[str, str] = made(default_factory=dict)
 
 
-def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int) -> Candidates:
-    """Runs every leg. `most` conversations are found by all their words at the least, if there are so many."""
-    asked, degraded = _ask(index, meaning, query, scope)
-    numbers, whole = _conversations(index, terms, scope)
-    keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
-    best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
+def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, beside: Executor) -> Candidates:
+    """Runs every leg, those by meaning on a thread of `beside`: neither they nor SQLite need Python's lock for long.
+
+    `most` conversations are found by all their words at the least, if there are so many.
+    """
+    asking = beside.submit(_ask, index, meaning, query, scope)
+    try:
+        numbers, whole = _conversations(index, terms, scope)
+        keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
+        best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
+    finally:
+        asked, degraded = asking.result()
     near: set[int] = set()
     notes: set[int] = set()
     if asked:
@@ -70,7 +77,7 @@ def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope:
     ids = [identity for identity in ids if shown[identity].number in known]
     chosen = [number for number in chosen if number in known]
     messages = _message_legs(query, ids, chosen, shown, keyword, asked)
-    conversations = _conversation_legs(chosen, known, dict(zip(numbers.tolist(), whole.tolist(), strict=True)), messages, asked)
+    conversations = _conversation_legs(chosen, known, _Values(numbers, whole), messages, asked)
     now = scope.end if scope.end is not None else int(max(messages.time, default=0))
     fused = fuse(Question(query, now), messages, conversations)
     total = len({*numbers.tolist(), *chosen})
@@ -126,23 +133,24 @@ def _message_legs(
     query: str, ids: list[int], numbers: list[int], shown: dict[int, Found], keyword: Scores, asked: Asked | None
 ) -> MessageLegs:
     place = {number: at for at, number in enumerate(numbers)}
-    vector: Scores = {}
-    window: Scores = {}
-    marks: dict[int, int] = {}
+    vectors: Scores = {}
+    windows: Scores = {}
+    marked: dict[int, int] = {}
     if asked:
-        beside = {*ids, *(i - 1 for i in ids), *(i + 1 for i in ids)}
-        vector, marks = asked.messages.of(beside)
-        window = asked.messages.windows_of(ids)
-    own, before = _marks(marks, ids), _marks(marks, [i - 1 for i in ids])
+        vectors, marked = asked.messages.of({*ids, *(i - 1 for i in ids), *(i + 1 for i in ids)})
+        windows = asked.messages.windows_of(ids)
+    names = np.array(ids, np.int64)
+    words, vector, marks = _Values.by_name(keyword), _Values.by_name(vectors), _Values.by_name(marked)
+    own, before = (marks.of(wanted, -1).astype(np.int64) for wanted in (names, names - 1))
     return MessageLegs(
         conversation=np.array([place[shown[i].number] for i in ids], np.int64),
-        keyword=_values(keyword, ids, 0.0),
-        keyword_before=np.stack([_values(keyword, [i - by for i in ids], 0.0) for by in (1, 2)]),
-        keyword_after=np.stack([_values(keyword, [i + by for i in ids], 0.0) for by in (1, 2)]),
-        vector=_values(vector, ids),
-        vector_before=_values(vector, [i - 1 for i in ids]),
-        vector_after=_values(vector, [i + 1 for i in ids]),
-        window=_values(window, ids),
+        keyword=words.of(names, 0),
+        keyword_before=np.stack([words.of(names - by, 0) for by in (1, 2)]),
+        keyword_after=np.stack([words.of(names + by, 0) for by in (1, 2)]),
+        vector=vector.of(names),
+        vector_before=vector.of(names - 1),
+        vector_after=vector.of(names + 1),
+        window=_Values.by_name(windows).of(names),
         tokens=np.array([shown[i].tokens for i in ids], float),
         sequence=np.array([shown[i].place[0] for i in ids], float),
         time=np.array([shown[i].time for i in ids], float),
@@ -153,10 +161,11 @@ def _message_legs(
 
 
 def _conversation_legs(
-    numbers: list[int], known: dict[int, Conversation], whole: Scores, messages: MessageLegs, asked: Asked | None
+    numbers: list[int], known: dict[int, Conversation], whole: "_Values", messages: MessageLegs, asked: Asked | None
 ) -> ConversationLegs:
     near = asked.messages.conversations(numbers) if asked else {}
     notes = asked.abbreviations.conversations(numbers) if asked else {}
+    names = np.array(numbers, np.int64)
 
     def best(values: Array) -> Array:
         found = np.zeros(len(numbers))
@@ -164,24 +173,39 @@ def _conversation_legs(
         return found
 
     return ConversationLegs(
-        keyword=_values(whole, numbers, 0.0),
+        keyword=whole.of(names, 0),
         message_keyword=best(messages.keyword),
         user_keyword=best(np.where(messages.role == USER, messages.keyword, 0)),
-        vector=_values({n: it.best for n, it in near.items()}, numbers),
-        user_vector=_values({n: it.best_of_users for n, it in near.items()}, numbers),
-        window=_values({n: it.window for n, it in near.items()}, numbers),
-        vector_top=_values({n: it.top for n, it in near.items()}, numbers),
-        vector_mean=_values({n: it.mean for n, it in near.items()}, numbers),
+        vector=_Values.by_name({n: it.best for n, it in near.items()}).of(names),
+        user_vector=_Values.by_name({n: it.best_of_users for n, it in near.items()}).of(names),
+        window=_Values.by_name({n: it.window for n, it in near.items()}).of(names),
+        vector_top=_Values.by_name({n: it.top for n, it in near.items()}).of(names),
+        vector_mean=_Values.by_name({n: it.mean for n, it in near.items()}).of(names),
         mean_vector=np.stack([near[n].mean_vector if n in near else _NO_VECTOR for n in numbers] or [_NO_VECTOR])[: len(numbers)],
-        abbreviation=_values({n: it.best for n, it in notes.items()}, numbers),
+        abbreviation=_Values.by_name({n: it.best for n, it in notes.items()}).of(names),
         messages=np.array([known[n].message_count for n in numbers], float),
         begin=np.array([known[n].create_time for n in numbers], float),
     )
 
 
-def _values(scores: Scores, names: Iterable[int], missing: float = np.nan) -> Array:
-    return np.array([scores.get(name, missing) for name in names], float)
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values by name, to be asked for many names at once."""
 
+    names: NDArray[np.int64]
+    """Ascending."""
+    values: Array
 
-def _marks(marks: dict[int, int], ids: list[int]) -> NDArray[np.int64]:
-    return np.array([marks.get(i, -1) for i in ids], np.int64)
+    @classmethod
+    def by_name(cls, values: Mapping[int, float]) -> "_Values":
+        """Those of a dictionary."""
+        names = np.fromiter(values, np.int64, len(values))
+        order = np.argsort(names)
+        return cls(names[order], np.fromiter(values.values(), np.float64, len(values))[order])
+
+    def of(self, wanted: NDArray[np.int64], missing: float = np.nan) -> Array:
+        """The values of these names; `missing` for one that has none."""
+        if not len(self.names):
+            return np.full(len(wanted), missing, np.float64)
+        at = np.minimum(np.searchsorted(self.names, wanted), len(self.names) - 1)
+        return np.where(self.names[at] == wanted, self.values[at], missing)

@@ -1,5 +1,6 @@
 """Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,7 @@ from recollect_server.storage.index.words import Term
 
 _TURNS = 10  # matched turns named in a result
 DEFAULT_TURNS = 10  # of FetchContext
+_BESIDE = 4  # questions whose legs by meaning run at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ class Recall:
     def __init__(self, space: Space, meaning: Meaning) -> None:
         self._space = space
         self._meaning = meaning
+        self._beside = ThreadPoolExecutor(_BESIDE, thread_name_prefix="ask")
+
+    def close(self) -> None:
+        """Ends its threads. No search may be under way."""
+        self._beside.shutdown()
 
     @property
     def _index(self) -> Index:
@@ -92,7 +99,7 @@ class Recall:
         try:
             index = self._index
             terms = index.terms(query)
-            candidates = gather(index, self._meaning, query, terms, scope, 2 * limit + 50)
+            candidates = gather(index, self._meaning, query, terms, scope, 2 * limit + 50, self._beside)
             showing = Showing(index, terms, candidates.asked)
             hits = self._hits(candidates, showing, limit, explain=explain)
             results = self._results(candidates, showing, scope, limit, explain=explain)
@@ -145,7 +152,10 @@ class Recall:
                 break
             conversation = known[shown[at].number]
             read = self._read(conversation.id, [shown[at].place])
-            hits += [Hit(conversation, message, showing.snippet(message), scores[at], _explain(legs, at)) for message in read]
+            hits += [
+                Hit(conversation, message, showing.snippet(conversation.id, message), scores[at], _explain(legs, at))
+                for message in read
+            ]
         return hits
 
     def _results(self, candidates: Candidates, showing: Showing, scope: Scope, limit: int, *, explain: bool) -> list[Result]:
@@ -171,7 +181,7 @@ class Recall:
             if not read:  # it has the words, and none of them in a message that may be shown
                 continue
             turns = list(dict.fromkeys(found.turn_number for found in best))[:_TURNS]
-            snippet, date = showing.snippet(read[0]), read[0].timestamp
+            snippet, date = showing.snippet(conversation.id, read[0]), read[0].timestamp
             results.append(Result(conversation, snippet, turns, date, scores[at], _explain(legs, at)))
         return results
 

@@ -25,12 +25,19 @@ class Showing:
         self._stems = {term.stem for term in terms if not term.prefix}
         self._prefixes = {term.stem for term in terms if term.prefix}
         self._left = _SPENT
+        self._shown: dict[tuple[str, int], str] = {}
 
-    def snippet(self, message: Message) -> str:
+    def snippet(self, conversation_id: str, message: Message) -> str:
         """The part of the message with the most of the words; without any, the sentence that is nearest in meaning.
 
         Sentences of long messages are looked for as far as `_SPENT` goes, the best answers first; then it is the beginning.
         """
+        name = (conversation_id, message.sequence)
+        if name not in self._shown:  # most are shown twice: alone, and for their conversation
+            self._shown[name] = self._snippet(message)
+        return self._shown[name]
+
+    def _snippet(self, message: Message) -> str:
         content = composed(message.content)
         tokens = self._index.tokens(content)
         if self._asked and len(content) > LENGTH and not has_match(content, tokens, self._stems, self._prefixes):
@@ -39,9 +46,11 @@ class Showing:
 
     def _nearest(self, asked: Asked, content: str) -> str:
         sentences = [text for match in _SENTENCE.finditer(content) if (text := " ".join(match.group().split()))]
+        if len(sentences) < 2 or len(content.split()) > self._left:  # as many word pieces at the least
+            return opening_of(plain(content))
         pieces = [asked.embedder.cut(sentence)[0] for sentence in sentences]
         cost = sum(map(len, pieces))
-        if cost > self._left or len(sentences) < 2:
+        if cost > self._left:
             return opening_of(plain(content))
         self._left -= cost
         try:

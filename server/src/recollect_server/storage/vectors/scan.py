@@ -65,6 +65,7 @@ class Scan:
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
         self._known = np.full(view.count, np.nan)  # cosines, as far as they were worked out
+        self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
         self._most = max(RESCORED, int(SHARE * view.count))
         found = np.flatnonzero(self._allowed)
         self._about = _about(view, question) if len(found) > self._most else None
@@ -79,7 +80,7 @@ class Scan:
         entries = self._looked_at
         if self._about is not None:
             near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
-            near = _each_once(near, self._view.count)
+            near = self._each_once(near)
             near = near[self._allowed[near]]
             entries = _best(near, self._sums(near, self._about), self._most)
         return self._first(entries, self._windows(entries), most)
@@ -128,6 +129,13 @@ class Scan:
         entries = entries[self._allowed[entries]]
         return self._first(entries, self._cosines(entries), most)
 
+    def _each_once(self, entries: Entries) -> Entries:
+        """The entries, ascending, without those that are not there (-1). Faster than `np.unique`."""
+        self._there[entries] = True
+        found = np.flatnonzero(self._there[:-1])
+        self._there[entries] = False
+        return found
+
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
         return _highest(self._view.ids[entries], scores)
 
@@ -149,7 +157,7 @@ class Scan:
 
     def _windows(self, entries: Entries) -> Cosines:
         near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
-        self._cosines(_each_once(near, self._view.count))
+        self._cosines(self._each_once(near))
         return self._sums(entries, self._known)
 
     def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
@@ -173,13 +181,6 @@ def _allowed(view: View, bits: int, numbers: NDArray[np.int64] | None, start: in
     if end is not None:
         allowed &= view.times[: view.count] < end
     return allowed
-
-
-def _each_once(entries: Entries, count: int) -> Entries:
-    """The entries, ascending, without those that are not there (-1). Faster than `np.unique`."""
-    there = np.zeros(count + 1, np.bool_)
-    there[entries] = True
-    return np.flatnonzero(there[:count])
 
 
 def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
