@@ -111,8 +111,6 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
-        recall = Recall(space, meaning)
-        stops.append(recall.close)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -123,7 +121,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     Limits(settings.max_message_bytes, settings.max_batch_bytes),
                     clock,
                 ),
-                "RecallService": RecallHandlers(recall),
+                "RecallService": RecallHandlers(Recall(space, meaning)),
             },
             ServerOptions(
                 listen=settings.listen,

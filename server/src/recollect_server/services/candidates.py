@@ -1,7 +1,6 @@
 """What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
 
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from dataclasses import field as made
 from heapq import nsmallest
@@ -9,12 +8,12 @@ from heapq import nsmallest
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import USER, asks, named, roles
 from recollect_server.domain.ranking import conversation_bm25, highest
 from recollect_server.services.meaning import Asked, Meaning, MeaningUnavailable
+from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.search import Found, Scope
@@ -39,7 +38,7 @@ class Candidates:
 
     ids: list[int]
     numbers: list[int]
-    known: dict[int, Conversation]
+    known: dict[int, Outline]
     shown: dict[int, Found]
     messages: MessageLegs
     conversations: ConversationLegs
@@ -50,18 +49,12 @@ class Candidates:
     degraded: dict[str, str] = made(default_factory=dict)
 
 
-def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, beside: Executor) -> Candidates:
-    """Runs every leg, those by meaning on a thread of `beside`: neither they nor SQLite need Python's lock for long.
-
-    `most` conversations are found by all their words at the least, if there are so many.
-    """
-    asking = beside.submit(_ask, index, meaning, query, scope)
-    try:
-        numbers, whole = _conversations(index, terms, scope)
-        keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
-        best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
-    finally:
-        asked, degraded = asking.result()
+def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int) -> Candidates:
+    """Runs every leg. `most` conversations are found by all their words at the least, if there are so many."""
+    asked, degraded = _ask(index, meaning, query, scope)
+    numbers, whole = _conversations(index, terms, scope)
+    keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
+    best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
     near: set[int] = set()
     notes: set[int] = set()
     if asked:
@@ -73,7 +66,7 @@ def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope:
     ids = sorted(shown)
     leading = set(numbers[highest(whole, most)].tolist())
     chosen = sorted({*leading, *notes, *(found.number for found in shown.values())})
-    known = index.by_number(set(chosen))
+    known = index.outlines(chosen)
     ids = [identity for identity in ids if shown[identity].number in known]
     chosen = [number for number in chosen if number in known]
     messages = _message_legs(query, ids, chosen, shown, keyword, asked)
@@ -161,7 +154,7 @@ def _message_legs(
 
 
 def _conversation_legs(
-    numbers: list[int], known: dict[int, Conversation], whole: "_Values", messages: MessageLegs, asked: Asked | None
+    numbers: list[int], known: dict[int, Outline], whole: "_Values", messages: MessageLegs, asked: Asked | None
 ) -> ConversationLegs:
     near = asked.messages.conversations(numbers) if asked else {}
     notes = asked.abbreviations.conversations(numbers) if asked else {}

@@ -1,6 +1,5 @@
 """Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +21,6 @@ from recollect_server.storage.index.words import Term
 
 _TURNS = 10  # matched turns named in a result
 DEFAULT_TURNS = 10  # of FetchContext
-_BESIDE = 4  # questions whose legs by meaning run at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +81,6 @@ class Recall:
     def __init__(self, space: Space, meaning: Meaning) -> None:
         self._space = space
         self._meaning = meaning
-        self._beside = ThreadPoolExecutor(_BESIDE, thread_name_prefix="ask")
-
-    def close(self) -> None:
-        """Ends its threads. No search may be under way."""
-        self._beside.shutdown()
 
     @property
     def _index(self) -> Index:
@@ -99,7 +92,7 @@ class Recall:
         try:
             index = self._index
             terms = index.terms(query)
-            candidates = gather(index, self._meaning, query, terms, scope, 2 * limit + 50, self._beside)
+            candidates = gather(index, self._meaning, query, terms, scope, 2 * limit + 50)
             showing = Showing(index, terms, candidates.asked)
             hits = self._hits(candidates, showing, limit, explain=explain)
             results = self._results(candidates, showing, scope, limit, explain=explain)
@@ -150,8 +143,10 @@ class Recall:
         for at in sorted(range(len(scores)), key=lambda at: (-scores[at], known[shown[at].number].id, shown[at].place[0])):
             if len(hits) == limit or scores[at] <= 0:
                 break
-            conversation = known[shown[at].number]
-            read = self._read(conversation.id, [shown[at].place])
+            number = shown[at].number
+            read = self._read(known[number].id, [shown[at].place])
+            if not read or (conversation := showing.conversation(number)) is None:
+                continue
             hits += [
                 Hit(conversation, message, showing.snippet(conversation.id, message), scores[at], _explain(legs, at))
                 for message in read
@@ -170,15 +165,16 @@ class Recall:
         for at in sorted(range(len(numbers)), key=lambda at: (-scores[at], known[numbers[at]].id)):
             if len(results) == limit or scores[at] <= 0:
                 break
-            conversation = known[numbers[at]]
             best = [
                 candidates.shown[identity]
                 for identity in sorted(
                     by_conversation.get(numbers[at], ()), key=lambda identity: (-of_messages[identity], identity)
                 )
             ] or self._best_within(showing.terms, candidates.asked, scope, numbers[at])
-            read = self._read(conversation.id, [found.place for found in best[:1]])
+            read = self._read(known[numbers[at]].id, [found.place for found in best[:1]])
             if not read:  # it has the words, and none of them in a message that may be shown
+                continue
+            if (conversation := showing.conversation(numbers[at])) is None:
                 continue
             turns = list(dict.fromkeys(found.turn_number for found in best))[:_TURNS]
             snippet, date = showing.snippet(conversation.id, read[0]), read[0].timestamp

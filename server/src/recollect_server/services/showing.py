@@ -2,7 +2,7 @@
 
 import re
 
-from recollect_server.domain.conversation import opening_of
+from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.text import composed
 from recollect_server.inference.embedder import CannotEmbed
@@ -26,6 +26,13 @@ class Showing:
         self._prefixes = {term.stem for term in terms if term.prefix}
         self._left = _SPENT
         self._shown: dict[tuple[str, int], str] = {}
+        self._conversations: dict[int, Conversation] = {}
+
+    def conversation(self, number: int) -> Conversation | None:
+        """The conversation of a number; None of one that is gone."""
+        if number not in self._conversations:
+            self._conversations |= self._index.by_number({number})
+        return self._conversations.get(number)
 
     def snippet(self, conversation_id: str, message: Message) -> str:
         """The part of the message with the most of the words; without any, the sentence that is nearest in meaning.

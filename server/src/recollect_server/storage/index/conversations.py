@@ -1,7 +1,8 @@
 """The rows of conversations: what is known of each without its messages, and the lists made of them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import orjson
@@ -18,6 +19,14 @@ _SELECT = (
     f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary "
     "FROM conversations c LEFT JOIN notes n ON n.number = c.number "
 )
+
+
+class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
+    """What a search must know of a conversation that may be found."""
+
+    id: str
+    create_time: int
+    message_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,16 @@ def by_number(connection: apsw.Connection, numbers: set[int]) -> dict[int, Conve
         f"{_SELECT} WHERE c.number IN (SELECT value FROM json_each(?))", (orjson.dumps(list(numbers)).decode(),)
     )
     return {row[0]: _conversation(row) for row in rows}
+
+
+def outlines(connection: apsw.Connection, numbers: Collection[int]) -> dict[int, Outline]:
+    """The outlines of the conversations of these numbers. One that is gone is left out."""
+    rows = connection.execute(
+        "SELECT json_group_array(json_array(number, id, create_time, message_count)) FROM conversations"
+        " WHERE number IN (SELECT value FROM json_each(?))",
+        (orjson.dumps(list(numbers)).decode(),),
+    ).get
+    return {row[0]: Outline(*row[1:]) for row in orjson.loads(rows)}
 
 
 def numbers(connection: apsw.Connection, conversation_ids: list[str]) -> dict[str, int]:

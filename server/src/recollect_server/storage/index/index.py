@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import changes, conversations, requests, search, turns, updates, words
-from recollect_server.storage.index.conversations import Filter, Stored
+from recollect_server.storage.index.conversations import Filter, Outline, Stored
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.log import IndexLog
@@ -176,6 +176,11 @@ class Index(IndexLog):
         """Those of these messages that exist and lie in the scope."""
         with self.reading() as connection:
             return search.showable(connection, ids, scope)
+
+    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
+        """The outlines of the conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.outlines(connection, numbers)
 
     def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
         """The conversations of these numbers."""
