@@ -45,7 +45,7 @@ class Conversation:
     participants: tuple[str, ...] = ()
     abbreviation: str = ""
     abbreviated_through: int = 0
-    """The newest turn when the abbreviation was written: what lies after it waits for the next one."""
+    """The newest turn that the abbreviation has all of: what lies after it waits for the next one."""
     manually_named: bool = False
     pinned: bool = False
     model: str = ""
@@ -195,7 +195,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         message_count=before.message_count + 1,
         participants=participants,
         abbreviation=before.abbreviation,
-        abbreviated_through=before.abbreviated_through,
+        abbreviated_through=min(before.abbreviated_through, message.turn_number - 1),  # its turn went on
         manually_named=before.manually_named,
         pinned=before.pinned,
         model=before.model,
