@@ -89,8 +89,9 @@ def test_a_refusal_that_may_pass_is_asked_again(make: Callable[..., Claude], api
 
 def test_the_servers_retry_after_is_waited_for(make: Callable[..., Claude], api: Api, said: Said) -> None:
     api.answers.insert(0, refused(429, "rate_limit_error", **{"retry-after": "0.3"}))
+    model = make()
     began = monotonic()
-    make().write_notes(said("Hello"), "")
+    model.write_notes(said("Hello"), "")
     assert monotonic() - began >= 0.3  # the own back-off is 0.02 s at the most
     assert len(api.asked) == 2
 
