@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,10 @@ from typing import Any
 
 import pytest
 from recollect_server.domain.message import Message, Role
+
+from tests.server.conftest import connect
+
+__all__ = ["connect"]
 
 NOTES = {
     "abbreviation": "Alex ships on Friday.",
@@ -27,6 +32,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     hold: bool = False
     """Never answers, until the test ends."""
+    wait: bool = False
+    """Answers once the test says `go_on`."""
 
 
 def used(tool: str, given: Any, **fields: Any) -> Answer:
@@ -57,6 +64,15 @@ class Api:
     answers: list[Answer]
     asked: list[dict[str, Any]]
     keys: list[str]
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Waits until the condition is true; fails after so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -69,6 +85,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
             answer = known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+            if answer.wait:
+                known.go_on.wait(60)
             if answer.hold:
                 over.wait(60)
                 return
@@ -91,6 +109,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-of-the-test")
     yield known
     over.set()
+    known.go_on.set()
     server.shutdown()
     thread.join()
     server.server_close()

@@ -78,6 +78,17 @@ class Settings(BaseSettings):
     max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
     heartbeat: Duration = Field(timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor")
     draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
+    idle_timeout: Duration = Field(
+        timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
+    )
+    sweep_interval: Duration = Field(timedelta(minutes=5), description="notes that failed are tried again so often")
+    abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
+        "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
+    )
+    abbreviation_model: str = Field("haiku", min_length=1, description="anthropic's model: haiku, sonnet, opus, or a model's id")
+    abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that notes are taken of at the same time")
+    abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
+    abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

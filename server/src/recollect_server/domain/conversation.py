@@ -125,11 +125,22 @@ class SplitSuggested:
 
 
 @dataclass(frozen=True, slots=True)
+class AnchorSet:
+    """A lasting fact about the user was found in the message of line `sequence`."""
+
+    key: str
+    value: str
+    confidence: float
+    sequence: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested
+Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet
 Content = Began | Message | Event | Unknown
 
 
@@ -171,7 +182,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case SplitSuggested() | Unknown():
+        case SplitSuggested() | AnchorSet() | Unknown():
             return before
 
 

@@ -1,6 +1,7 @@
 """Asks Anthropic's models through the official SDK. The SDK reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL; no key is kept here."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -45,17 +46,16 @@ class Claude:
         backoff: Backoff | None = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        """Takes some 0.5 s to import the SDK. `timeout` is in seconds, of one try. Raises ModelUnavailable without a key."""
+        """`timeout` is in seconds, of one try. Raises ModelUnavailable without a key."""
         if not os.environ.get(KEY):
             raise ModelUnavailable(f"there is no key: set {KEY}")  # the SDK would look for other credentials on the machine
-        import anthropic
-
         self.name = f"anthropic {ALIASES.get(model, model)}"
         self._model = ALIASES.get(model, model)
         self._spending = spending
         self._patience = Patience(backoff or Backoff(), now)
-        self._sdk = anthropic
-        self._client = anthropic.Anthropic(timeout=timeout, max_retries=0)
+        self._timeout = timeout
+        self._client: Any = None
+        self._opening = threading.Lock()  # guards `_client`
 
     def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:
         """The notes of a conversation. A long one is read in parts, each with the notes of what came before it."""
@@ -80,7 +80,9 @@ class Claude:
     def close(self) -> None:
         """Lets go of the connections; what waits for another try gives up."""
         self._patience.close()
-        self._client.close()
+        with self._opening:
+            if self._client is not None:
+                self._client.close()
 
     def _ask(
         self, system: str, tool: dict[str, Any], said: Sequence[Message], earlier: str, read: Callable[[dict[str, Any]], T]
@@ -95,10 +97,13 @@ class Claude:
     def _call(self, system: str, tool: dict[str, Any], text: str) -> dict[str, Any]:
         """One try. Raises TryLater, CannotWrite, ModelUnavailable."""
         self._spending.allow()
-        sdk = self._sdk
-        create: Any = self._client.messages.create  # its types know no schema that is only a dict
+        import anthropic as sdk  # takes a second or more: only who asks waits for it
+
+        with self._opening:
+            if self._client is None:
+                self._client = sdk.Anthropic(timeout=self._timeout, max_retries=0)
         try:
-            answer = create(
+            answer = self._client.messages.create(
                 model=self._model,
                 max_tokens=_MAX_ANSWER,
                 system=system,
