@@ -13,7 +13,7 @@ from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
 from recollect_server.inference.spending import Spending, Spent
-from recollect_server.jobs.abbreviator import Abbreviator
+from recollect_server.jobs.abbreviator import Abbreviator, Breath
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.conversations import Conversations
@@ -147,7 +147,7 @@ def _language_model(settings: Settings, space: Space) -> LanguageModel | None:
     if settings.abbreviator == "off":
         return None
     if settings.abbreviator == "extractive" or (settings.abbreviator == "auto" and not os.environ.get(KEY)):
-        return Extractive()
+        return Extractive(Breath())
     spending = Spending(
         space.clock,
         settings.abbreviation_daily_calls,

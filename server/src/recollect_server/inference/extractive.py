@@ -63,13 +63,9 @@ class Extractive:
 
     def _sentences(self, said: Sequence[Message]) -> list[Sentence]:
         sentences: list[Sentence] = []
-        for start in range(0, len(said), 8):
+        for sentence in sentences_of(said):
             self._breathe()
-            sentences += sentences_of(said[start : start + 8]) if len(said) > 64 else []
-        if len(said) <= 64:
-            sentences = sentences_of(said)
-        else:
-            sentences = [Sentence(s.text, s.words, s.names, s.worth, at) for at, s in enumerate(sentences)]
+            sentences.append(sentence)
         while len(sentences) > _MAX_SENTENCES:
             kept: list[Sentence] = []
             for start in range(0, len(sentences), _BLOCK):

@@ -1,7 +1,7 @@
 """Sentences of a conversation with what tells that one matters: names, figures, cues, where it stands."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, Role
@@ -47,15 +47,16 @@ class Sentence:
     order: int
 
 
-def sentences_of(said: Sequence[Message]) -> list[Sentence]:
-    """The sentences of what the user and the agent said, in order."""
-    found: list[Sentence] = []
+def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
+    """The sentences of what the user and the agent said that tell something, in order."""
+    order = 0
     speaking = [message for message in said if message.role is not Role.TOOL]
     for place, message in enumerate(speaking):
         for number, text in enumerate(split(message.content)):
-            worth = _worth(text, message.role, place, len(speaking), number)
-            found.append(Sentence(text, tuple(dict.fromkeys(topical(text))), names_in(text), worth, len(found)))
-    return [sentence for sentence in found if len(sentence.words) > 1]  # "Melanie!" tells nothing
+            words = tuple(dict.fromkeys(topical(text)))
+            if len(words) > 1:  # "Melanie!" tells nothing
+                yield Sentence(text, words, names_in(text), _worth(text, message.role, place, len(speaking), number), order)
+                order += 1
 
 
 def split(content: str) -> list[str]:

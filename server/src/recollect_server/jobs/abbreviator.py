@@ -1,6 +1,7 @@
 """The idle clock and the writer of notes: takes conversations that wait from the index, one at a time for each thread."""
 
 import threading
+import time
 from collections import deque
 
 import structlog
@@ -14,8 +15,22 @@ from recollect_server.storage.index.note_queue import Waiting
 log = structlog.get_logger("recollect.abbreviator")
 
 _SECONDS = 0.5  # between two looks at the index while nothing waits
+_WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
 _TAKEN = 32  # conversations that are looked up at once
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
+
+
+class Breath:
+    """Lets others go first: a writer that calls it often gives Python's global lock away for as long as it held it."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __call__(self) -> None:
+        """Waits if the calling thread has worked for a while."""
+        if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORKED:
+            time.sleep(_WORKED)
+            self._local.since = time.monotonic()
 
 
 class Abbreviator:
