@@ -13,9 +13,10 @@ from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
 from recollect_server.inference.spending import Spending, Spent
-from recollect_server.jobs.abbreviator import Abbreviator, Breath
+from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.compaction import Compaction
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.naming import Naming
 from recollect_server.services.recall import Recall
@@ -129,9 +130,11 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             ),
         )
         if (model := _language_model(settings, space)) is not None:
-            naming = Naming(space, model, milliseconds(settings.idle_timeout))
+            tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout))]
+            if settings.compaction:
+                tasks.append(Compaction(space, model))
             sweep_interval = milliseconds(settings.sweep_interval)
-            stops.append(Abbreviator(naming, model, clock, sweep_interval, settings.abbreviation_threads).stop)
+            stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace

@@ -89,6 +89,7 @@ class Settings(BaseSettings):
     abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that notes are taken of at the same time")
     abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
     abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
+    compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

@@ -3,13 +3,15 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
-from recollect_server.services.naming import Naming, Outcome
+from recollect_server.services.naming import Outcome
 from recollect_server.storage.index.note_queue import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")
@@ -18,6 +20,22 @@ _SECONDS = 0.5  # between two looks at the index while nothing waits
 _WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
 _TAKEN = 32  # conversations that are looked up at once
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
+
+
+class Task(Protocol):
+    """A kind of notes that conversations wait for: `services.naming.Naming`, `services.compaction.Compaction`."""
+
+    def due(self, limit: int) -> list[Waiting]:
+        """Conversations that wait. Raises IndexUnavailable."""
+
+    def failed(self) -> list[Waiting]:
+        """Those whose last try failed. Raises IndexUnavailable."""
+
+    def note_failure(self, waiting: Waiting, reason: str) -> None:
+        """Keeps that it failed. Raises IndexUnavailable."""
+
+    def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
+        """Does it. Raises CannotWrite, ModelUnavailable, StorageUnavailable, IndexUnavailable."""
 
 
 class Breath:
@@ -40,14 +58,14 @@ class Abbreviator:
     `sweep_interval` milliseconds. When the model or the disk refuses altogether, everything waits for the sweep.
     """
 
-    def __init__(self, naming: Naming, model: LanguageModel, clock: Clock, sweep_interval: int, threads: int) -> None:
-        self._naming = naming
+    def __init__(self, tasks: Sequence[Task], model: LanguageModel, clock: Clock, sweep_interval: int, threads: int) -> None:
+        self._tasks = tasks
         self._model = model
         self._clock = clock
         self._sweep_interval = sweep_interval
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # guards everything below; what is looked up in the index is looked up under it
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[tuple[Task, Waiting]] = deque()
         self._at_work: set[str] = set()
         self._paused_until = 0
         self._next_sweep = 0
@@ -68,17 +86,18 @@ class Abbreviator:
 
     def _work_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            waiting = self._take()
-            if waiting is None:
+            taken = self._take()
+            if taken is None:
                 self._stopping.wait(_SECONDS)
                 continue
+            task, waiting = taken
             try:
-                self._write(waiting)
+                self._write(task, waiting)
             finally:
                 with self._lock:
                     self._at_work.discard(waiting.conversation_id)
 
-    def _take(self) -> Waiting | None:
+    def _take(self) -> tuple[Task, Waiting] | None:
         """The next conversation that nobody works on, or None."""
         with self._lock:
             now = self._clock()
@@ -86,33 +105,33 @@ class Abbreviator:
                 if now >= self._next_sweep:
                     self._next_sweep = now + self._sweep_interval
                     self._paused_until = 0
-                    self._queue.extend(self._naming.failed())
+                    self._queue.extend((task, waiting) for task in self._tasks for waiting in task.failed())
                 if now < self._paused_until:
                     return None
                 if not self._queue:
-                    self._queue.extend(self._naming.due(_TAKEN))
+                    self._queue.extend((task, waiting) for task in self._tasks for waiting in task.due(_TAKEN))
             except IndexUnavailable:
                 return None  # its keeper mends it
             while self._queue:
-                waiting = self._queue.popleft()
+                task, waiting = self._queue.popleft()
                 if waiting.conversation_id not in self._at_work:
                     self._at_work.add(waiting.conversation_id)
-                    return waiting
+                    return task, waiting
             return None
 
-    def _write(self, waiting: Waiting) -> None:
+    def _write(self, task: Task, waiting: Waiting) -> None:
         try:
-            outcome = self._naming.write(waiting, self._stopping.is_set)
+            outcome = task.write(waiting, self._stopping.is_set)
             if outcome is Outcome.WENT_ON:
                 self._stopping.wait(_SECONDS)  # it may go on for a while
             elif outcome is Outcome.WRITTEN:
                 self._say("")
         except CannotWrite as error:
-            self._fail(waiting, str(error), all_of_them=False)
+            self._fail(task, waiting, str(error), all_of_them=False)
         except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
-            self._fail(waiting, str(error), all_of_them=True)
+            self._fail(task, waiting, str(error), all_of_them=True)
 
-    def _fail(self, waiting: Waiting, reason: str, *, all_of_them: bool) -> None:
+    def _fail(self, task: Task, waiting: Waiting, reason: str, *, all_of_them: bool) -> None:
         if self._stopping.is_set():
             return
         if all_of_them:
@@ -121,7 +140,7 @@ class Abbreviator:
                 self._queue.clear()  # the index still has them
         self._say(reason)
         try:
-            self._naming.note_failure(waiting, reason)
+            task.note_failure(waiting, reason)
         except IndexUnavailable:
             return  # it still waits there
 

@@ -73,7 +73,7 @@ class Naming:
         IndexUnavailable.
         """
         try:
-            material = self._read(waiting.conversation_id)
+            material = read_material(self._space, waiting.conversation_id)
             known = material.conversation
             wants_notes = waiting.idle and notes_due(known)
             if not material.messages or not (wants_notes or title_due(known, material.titled_turn, idle=waiting.idle)):
@@ -83,28 +83,6 @@ class Naming:
             return Outcome.WENT_ON if given_up() else self._record(material, notes, idle=waiting.idle)
         except ConversationNotFound:  # deleted
             return Outcome.NOTHING_DUE
-
-    def _read(self, conversation_id: str) -> Material:
-        try:
-            lines, conversation = read_unindexed(self._space.folder, conversation_id, None)
-        except FileNotFoundError:
-            raise ConversationNotFound(conversation_id) from None
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-        if conversation is None:
-            raise ConversationNotFound(conversation_id)
-        messages: list[Message] = []
-        anchors: dict[str, str] = {}
-        titled_turn = 0
-        for line in lines:
-            match line.entry.content if line.entry else None:
-                case Message() as message:
-                    messages.append(message)
-                case TitleAssigned():
-                    titled_turn = messages[-1].turn_number if messages else 0
-                case AnchorSet() as anchor:
-                    anchors[anchor.key] = anchor.value
-        return Material(conversation, messages, titled_turn, anchors)
 
     def _record(self, material: Material, notes: Notes, *, idle: bool) -> Outcome:
         conversation_id = material.conversation.id
@@ -130,3 +108,27 @@ class Naming:
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 6 words")
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
+
+
+def read_material(space: Space, conversation_id: str) -> Material:
+    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable."""
+    try:
+        lines, conversation = read_unindexed(space.folder, conversation_id, None)
+    except FileNotFoundError:
+        raise ConversationNotFound(conversation_id) from None
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    if conversation is None:
+        raise ConversationNotFound(conversation_id)
+    messages: list[Message] = []
+    anchors: dict[str, str] = {}
+    titled_turn = 0
+    for line in lines:
+        match line.entry.content if line.entry else None:
+            case Message() as message:
+                messages.append(message)
+            case TitleAssigned():
+                titled_turn = messages[-1].turn_number if messages else 0
+            case AnchorSet() as anchor:
+                anchors[anchor.key] = anchor.value
+    return Material(conversation, messages, titled_turn, anchors)

@@ -127,6 +127,9 @@ def _notes_and_anchors(connection: apsw.Connection) -> None:
         CREATE INDEX conversations_left ON conversations(number) WHERE abbreviation_wanted = 1;
         CREATE INDEX conversations_without_title ON conversations(number)
             WHERE title = '' AND manually_named = 0 AND turn_count >= 5;
+        -- Messages that need not be condensed any more: a compression has them, or they were looked at.
+        ALTER TABLE conversations ADD COLUMN compaction_from INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX conversations_to_condense ON conversations(number) WHERE message_count - compaction_from > 40;
         CREATE INDEX conversations_that_failed ON conversations(number) WHERE needs_abbreviation <> '';
         CREATE TRIGGER notes_written AFTER UPDATE OF abbreviated_through, title ON conversations
             WHEN (OLD.abbreviation_wanted = 1 OR OLD.needs_abbreviation <> '')

@@ -74,6 +74,22 @@ class NoteQueue(IndexFile):
             )
         )
 
+    def compaction_due(self, limit: int) -> list[Waiting]:
+        """Conversations that grew by more than 40 messages since they were condensed or looked at."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT number, id FROM conversations WHERE message_count - compaction_from > 40 LIMIT ?", (limit,)
+            )
+            return [Waiting(row[0], row[1], idle=False) for row in rows]
+
+    def put_off_compaction(self, number: int, past: int) -> None:
+        """So many of a conversation's messages count when it is looked at the next time."""
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?", (past, number)
+            )
+        )
+
     def anchors(self, number: int) -> list[AnchorRow]:
         """The anchors that came from a conversation, in order."""
         with self.reading() as connection:
