@@ -19,6 +19,7 @@ NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
         ('"Rotation of the Logs."', "Rotation of the Logs"),
         ("moving to  PostgreSQL", "Moving to PostgreSQL"),
         ("iOS release-notes", "iOS Release-Notes"),
+        ("slow server, full disk,", "Slow Server, Full Disk"),
         ("the end of the affair", "The End of the Affair"),
         ("北京大学入学", "北京大学入学"),
         ("Monitoring", ""),

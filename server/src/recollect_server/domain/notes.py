@@ -105,7 +105,7 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
 
 def title_of(text: str) -> str:
     """The text as a title: 2 to 6 words, title case, 80 characters at most; empty if it is none."""
-    words = [word.strip("\"'“”‘’*#`.,;:!?()[]") for word in text.split()]
+    words = [word.strip("\"'“”‘’*#`.;:!?()[]") for word in text.rstrip(" ,.").split()]
     words = [word for word in words if word]
     count = sum(max(1, _unspaced_words(word)) for word in words)
     if not MIN_TITLE_WORDS <= count <= MAX_TITLE_WORDS:
