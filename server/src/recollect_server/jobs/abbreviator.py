@@ -18,6 +18,7 @@ log = structlog.get_logger("recollect.abbreviator")
 
 _SECONDS = 0.5  # between two looks at the index while nothing waits
 _WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
+_BREATH = 0.003  # seconds that each takes
 _TAKEN = 32  # conversations that are looked up at once
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
@@ -39,7 +40,7 @@ class Task(Protocol):
 
 
 class Breath:
-    """Lets others go first: a writer that calls it often gives Python's global lock away for as long as it held it."""
+    """Lets others go first: a writer that calls it often gives Python's global lock away for longer than it holds it."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -47,7 +48,7 @@ class Breath:
     def __call__(self) -> None:
         """Waits if the calling thread has worked for a while."""
         if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORKED:
-            time.sleep(_WORKED)
+            time.sleep(_BREATH)
             self._local.since = time.monotonic()
 
 
