@@ -242,3 +242,32 @@ def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_
     server.stop()
     again = connect(start_server(abbreviator="anthropic"))
     until(lambda: again.get(conversation).abbreviation)
+
+
+def test_a_split_is_suggested_to_who_watches_and_only_once(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    split = {"reason": "Two unrelated things.", "titles": ["disk of the server", "holiday in Ghent"]}
+    api.answers = [used("record_notes", NOTES | {"split": split})]
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    stream = service.conversations.StreamUpdates(conversation_api.StreamUpdatesRequest(), timeout=60)
+    watched = (response.update for response in stream)
+    assert next(watched).WhichOneof("kind") == "conversation_list"
+    conversation = service.told("The disk is full.", "And I go to Ghent in May.")
+    clock.move(10 * MINUTE)
+    kind = "conversation_list"
+    heard: list[str] = []
+    while kind != "split_suggested":
+        update = next(watched)
+        kind = str(update.WhichOneof("kind"))
+        heard.append(kind)
+    assert update.conversation_id == conversation
+    assert list(update.split_suggested.titles) == ["Disk of the Server", "Holiday in Ghent"]
+    assert "conversation_abbreviated" in heard
+    stream.cancel()
+    service.append(conversation, user("The disk is still full."))
+    clock.move(10 * MINUTE)
+    until(lambda: kinds(server, conversation).count("abbreviation") == 2)
+    assert kinds(server, conversation).count("split_suggested") == 1
+    assert len(service.listed().conversations) == 1

@@ -10,7 +10,7 @@ from enum import Enum
 
 import structlog
 
-from recollect_server.domain.conversation import Abbreviated, AnchorSet, Conversation, Event, TitleAssigned
+from recollect_server.domain.conversation import Abbreviated, AnchorSet, Conversation, Event, SplitSuggested, TitleAssigned
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.naming import notes_due, title_due
@@ -43,6 +43,8 @@ class Material:
     """Its newest turn when it got its last title; 0 for none."""
     anchors: dict[str, str]
     """Those that stand in it: the newest value of each key."""
+    split_suggested: bool
+    """Whether it was suggested to split it: that is done once."""
 
 
 class Naming:
@@ -99,6 +101,8 @@ class Naming:
                     for anchor in notes.anchors
                     if material.anchors.get(anchor.key) != anchor.value
                 ]
+                if notes.split and not material.split_suggested:
+                    events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
             if due and notes.title and not (went_on and idle):
                 events.append(TitleAssigned(notes.title, notes.topics, time))
             if events:
@@ -123,6 +127,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0
+    split_suggested = False
     for line in lines:
         match line.entry.content if line.entry else None:
             case Message() as message:
@@ -131,4 +136,6 @@ def read_material(space: Space, conversation_id: str) -> Material:
                 titled_turn = messages[-1].turn_number if messages else 0
             case AnchorSet() as anchor:
                 anchors[anchor.key] = anchor.value
-    return Material(conversation, messages, titled_turn, anchors)
+            case SplitSuggested():
+                split_suggested = True
+    return Material(conversation, messages, titled_turn, anchors, split_suggested)
