@@ -24,6 +24,7 @@ FANOUT_PUBLISH = "/bench.Fanout/Publish"
 def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A Recollect server over the folder, in a process of its own; its address and its process."""
     command = [sys.executable, "-m", "recollect_server", "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    command += ["--abbreviator", "off"]  # what is written behind a measurement would be measured too; a flag may ask for it
     with (data_dir.parent / "server.log").open("a") as log:
         server = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True)
         yield from _until_stopped(server)

@@ -59,6 +59,15 @@ class RunningServer:
         return self.data_dir / self.settings.space / "conversations"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nobody_takes_notes() -> Iterator[None]:
+    """No server, in this process or another, writes notes by itself or asks a model, but for a test that wants it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RECOLLECT_ABBREVIATOR", "off")
+        environment.delenv("ANTHROPIC_API_KEY", raising=False)
+        yield
+
+
 @pytest.fixture
 def clock() -> MovableClock:
     return MovableClock()

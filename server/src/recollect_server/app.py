@@ -9,15 +9,22 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.time import Clock, milliseconds, system_clock
+from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
+from recollect_server.inference.spending import Spending, Spent
 from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
 from recollect_server.inference.workers import Workers
+from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.compaction import Compaction
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
 from recollect_server.services.meaning import Meaning
+from recollect_server.services.naming import Naming
 from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
@@ -135,6 +142,12 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         if meaning.on:
             workers = Workers(settings.embedding_threads)
             stops += (workers.stop, EmbedderJob(Embedding(space, meaning, workers)).stop)
+        if (model := _language_model(settings, space)) is not None:
+            tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout))]
+            if settings.compaction:
+                tasks.append(Compaction(space, model))
+            sweep_interval = milliseconds(settings.sweep_interval)
+            stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
@@ -162,3 +175,22 @@ def _weights(settings: Settings) -> Path | None:
     except (NoWeights, ImportError):
         pass  # searches say so, and the job tries again
     return folder
+
+
+def _language_model(settings: Settings, space: Space) -> LanguageModel | None:
+    """Who takes notes; None for nobody. Raises CannotStart if it is one that cannot be asked."""
+    if settings.abbreviator == "off":
+        return None
+    if settings.abbreviator == "extractive" or (settings.abbreviator == "auto" and not os.environ.get(KEY)):
+        return Extractive(Breath())
+    spending = Spending(
+        space.clock,
+        settings.abbreviation_daily_calls,
+        settings.abbreviation_daily_tokens,
+        read=lambda day: Spent(*space.index.spent(day)),
+        write=lambda day, spent: space.index.spend(day, spent.calls, spent.tokens),
+    )
+    try:
+        return Claude(settings.abbreviation_model, spending)
+    except ModelUnavailable as error:
+        raise CannotStart(str(error)) from error

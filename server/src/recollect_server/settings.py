@@ -81,6 +81,18 @@ class Settings(BaseSettings):
     embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
     embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
     embedding_threads: int = Field(2, ge=1, le=64, description="threads that embed behind everything else")
+    idle_timeout: Duration = Field(
+        timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
+    )
+    sweep_interval: Duration = Field(timedelta(minutes=5), description="notes that failed are tried again so often")
+    abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
+        "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
+    )
+    abbreviation_model: str = Field("haiku", min_length=1, description="anthropic's model: haiku, sonnet, opus, or a model's id")
+    abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that notes are taken of at the same time")
+    abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
+    abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
+    compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

@@ -45,7 +45,7 @@ class Conversation:
     participants: tuple[str, ...] = ()
     abbreviation: str = ""
     abbreviated_through: int = 0
-    """The newest turn when the abbreviation was written: what lies after it waits for the next one."""
+    """The newest turn that the abbreviation has all of: what lies after it waits for the next one."""
     manually_named: bool = False
     pinned: bool = False
     model: str = ""
@@ -125,11 +125,22 @@ class SplitSuggested:
 
 
 @dataclass(frozen=True, slots=True)
+class AnchorSet:
+    """A lasting fact about the user was found in the message of line `sequence`."""
+
+    key: str
+    value: str
+    confidence: float
+    sequence: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested
+Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet
 Content = Began | Message | Event | Unknown
 
 
@@ -171,7 +182,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case SplitSuggested() | Unknown():
+        case SplitSuggested() | AnchorSet() | Unknown():
             return before
 
 
@@ -195,7 +206,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         message_count=before.message_count + 1,
         participants=participants,
         abbreviation=before.abbreviation,
-        abbreviated_through=before.abbreviated_through,
+        abbreviated_through=min(before.abbreviated_through, message.turn_number - 1),  # its turn went on
         manually_named=before.manually_named,
         pinned=before.pinned,
         model=before.model,

@@ -194,6 +194,7 @@ class Conversations:
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
             number = self._space.head(conversation_id).number
+            deletion.check_anchors(self._space.index, number, anchors)
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)

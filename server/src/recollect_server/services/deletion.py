@@ -10,7 +10,7 @@ A start-up finishes what a crash interrupted, from step 2.
 
 import structlog
 
-from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.errors import AnchorsPresent, NotYetImplemented, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.index import Index, Removed
 from recollect_server.storage.points import reach
@@ -19,7 +19,21 @@ from recollect_server.storage.transcript.reader import scan
 
 log = structlog.get_logger("recollect.deletion")
 
+KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
+
 _PART = 256  # messages a transaction: other writers get their turn between two
+
+
+def check_anchors(index: Index, number: int | None, disposition: int) -> None:
+    """Raises AnchorsPresent if the conversation has anchors and it is not said what becomes of them; IndexUnavailable.
+
+    Keeping them is not built yet: they have no other home than the transcript.
+    """
+    if disposition == DELETE_ANCHORS or number is None or not (anchors := index.anchors(number)):
+        return
+    if disposition == KEEP_ANCHORS:
+        raise NotYetImplemented("keeping the anchors of a deleted conversation")
+    raise AnchorsPresent(len(anchors))
 
 
 def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:

@@ -153,7 +153,7 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    for table in ("conversations", "notes", "topics", "participants", "progress"):
+    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors"):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 

@@ -9,10 +9,10 @@ import orjson
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import (
     Abbreviated,
+    AnchorSet,
     Began,
     Compressed,
     Conversation,
-    Event,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
@@ -68,6 +68,12 @@ def document_of(
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
+    if anchors := [
+        (line.sequence, anchor.key, anchor.value, anchor.confidence, anchor.sequence, anchor.time)
+        for line in lines
+        if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
+    ]:
+        document["anchors"] = anchors
     return orjson.dumps(document).decode()
 
 
@@ -90,7 +96,7 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
     return updates
 
 
-def _kind(content: Began | Event) -> UpdateKind:
+def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested) -> UpdateKind:
     match content:
         case Began():
             return UpdateKind.CREATED

@@ -18,6 +18,7 @@ from recollect_server.storage.index.incoming import Added, document_of, updates_
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.migrations import expected_tables
+from recollect_server.storage.index.note_queue import NoteQueue
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
@@ -29,7 +30,7 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index(IndexLog):
+class Index(NoteQueue, IndexLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
@@ -258,8 +259,10 @@ class Index(IndexLog):
         def job(connection: apsw.Connection, cursor: int) -> Removed:
             channel = connection.execute("SELECT channel FROM conversations WHERE number = ?", (number,)).get
             rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
+            anchors = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
             conversations.remove(connection, number)
-            removed = {
+            removed = {"anchors": anchors} if anchors else {}
+            removed |= {
                 "conversations": 1,
                 "updates": updates.remove(connection, number),
                 "requests": requests.remove(connection, conversation_id),

@@ -118,7 +118,42 @@ def _first_tables(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),))
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_first_tables,)
+def _notes_and_anchors(connection: apsw.Connection) -> None:
+    connection.execute("""
+        -- Why the last try to write notes failed; empty: it did not.
+        ALTER TABLE conversations ADD COLUMN needs_abbreviation TEXT NOT NULL DEFAULT '';
+        -- The queue of the idle clock: what waits is in one of these, what does not is in none.
+        CREATE INDEX conversations_without_notes ON conversations(update_time) WHERE turn_count > abbreviated_through;
+        CREATE INDEX conversations_left ON conversations(number) WHERE abbreviation_wanted = 1;
+        CREATE INDEX conversations_without_title ON conversations(number)
+            WHERE title = '' AND manually_named = 0 AND turn_count >= 5;
+        -- Messages that need not be condensed any more: a compression has them, or they were looked at.
+        ALTER TABLE conversations ADD COLUMN compaction_from INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX conversations_to_condense ON conversations(number) WHERE message_count - compaction_from > 40;
+        CREATE INDEX conversations_that_failed ON conversations(number) WHERE needs_abbreviation <> '';
+        CREATE TRIGGER notes_written AFTER UPDATE OF abbreviated_through, title ON conversations
+            WHEN (OLD.abbreviation_wanted = 1 OR OLD.needs_abbreviation <> '')
+                AND (NEW.abbreviated_through > OLD.abbreviated_through OR NEW.title <> OLD.title) BEGIN
+            UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted =
+                iif(NEW.abbreviated_through > OLD.abbreviated_through, 0, OLD.abbreviation_wanted) WHERE number = NEW.number;
+        END;
+
+        CREATE TABLE anchors(
+            number INTEGER NOT NULL, line INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, confidence REAL NOT NULL,
+            source INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY(number, line)) WITHOUT ROWID;
+        CREATE INDEX anchors_by_key ON anchors(key, time);
+        CREATE TRIGGER take_in_anchors INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.anchors' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO anchors
+                SELECT NEW.document ->> '$.conversation[0]', value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
+                    value ->> 5
+                FROM json_each(NEW.document, '$.anchors');
+        END;
+        -- What a day's (UTC) calls of a language model cost. Nothing in the transcripts says this.
+        CREATE TABLE model_spending(day TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL) WITHOUT ROWID;
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_first_tables, _notes_and_anchors)
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -7,6 +7,7 @@ import orjson
 
 from recollect_server.domain.conversation import (
     Abbreviated,
+    AnchorSet,
     Began,
     Compressed,
     Content,
@@ -143,6 +144,9 @@ def _fields(content: Content) -> dict[str, Any]:
             event |= {json: value for field, json in names.items() if (value := getattr(content, field)) is not None}
         case SplitSuggested():
             event = {"event": "split_suggested", "reason": content.reason, "titles": content.titles}
+        case AnchorSet():
+            event = {"event": "anchor", "key": content.key, "value": content.value}
+            event |= {"confidence": content.confidence, "sequence": content.sequence}
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
     return {"type": "event"} | event | {"timestamp": to_text(content.time)}
@@ -194,6 +198,9 @@ def _event(fields: dict[str, Any]) -> Content:
             )
         case "split_suggested":
             return SplitSuggested(_text(fields, "reason"), _texts(fields["titles"]), time)
+        case "anchor":
+            confidence = float(fields["confidence"])
+            return AnchorSet(_text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time)
         case _:
             return Unknown()
 

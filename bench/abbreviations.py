@@ -1,0 +1,131 @@
+"""What can be found by abbreviations alone: those of the extractive writer against those that a model wrote for a recall set.
+
+`python -m bench.abbreviations --set DIR [--groups NAME ...]`
+
+Only conversations that have a model's abbreviation count, on both sides. They are ranked by plain FTS5 over the abbreviations, and,
+where the server has an embedding model, by the cosine of one vector for each. No server runs.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recollect_server.cli import recall_sets
+from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.plan import Batch, Happened, Plan
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.conversation import Abbreviated
+from recollect_server.inference.extractive import Extractive
+
+from bench.plain import PlainFts5
+from bench.recall import FIGURES, QUERIES, figures, means, read_conversations, read_questions
+
+_EMBEDDER = "recollect_server.inference.embedder"
+LIMIT = 10
+
+Texts = dict[str, tuple[int, str]]
+"""When each conversation began, and its abbreviation."""
+Ask = Callable[[str, int | None], list[str]]
+"""A question and before when a conversation must have begun, into the names that fit best."""
+
+
+def by_words(texts: Texts) -> Ask:
+    """BM25."""
+    table = PlainFts5()
+    for name, (began, text) in texts.items():
+        table.add(name, began, text)
+    return lambda query, end: table.best(query, LIMIT, end)
+
+
+def by_vectors(embedder: Any) -> Callable[[Texts], Ask]:
+    """Cosine of one vector a conversation."""
+
+    def rank(texts: Texts) -> Ask:
+        names = list(texts)
+        began = np.array([texts[name][0] for name in names])
+        vectors = embedder.embed([texts[name][1] for name in names])
+
+        def ask(query: str, end: int | None) -> list[str]:
+            scores = vectors @ embedder.question(query)
+            if end is not None:
+                scores[began >= end] = -2
+            return [names[at] for at in np.argsort(-scores)[:LIMIT] if scores[at] > -2]
+
+        return ask
+
+    return rank
+
+
+def rankings() -> dict[str, Callable[[Texts], Ask]]:
+    """The ways to rank that there are."""
+    found: dict[str, Callable[[Texts], Ask]] = {"words": by_words}
+    if importlib.util.find_spec(_EMBEDDER):
+        weights = importlib.import_module("recollect_server.inference.weights")
+        found["vectors"] = by_vectors(importlib.import_module(_EMBEDDER).Embedder(weights.look(weights.shipped())))
+    return found
+
+
+def written(plan: Plan) -> tuple[str, str, float]:
+    """A conversation's abbreviation by the set's model, by the extractive writer, and the seconds that the latter took."""
+    placed = [each.message for step in plan.steps if isinstance(step, Batch) for each in step.messages]
+    said = [replace(message, sequence=at, turn_number=at) for at, message in enumerate(placed, start=2)]
+    theirs = next(
+        (step.event.text for step in plan.steps if isinstance(step, Happened) and isinstance(step.event, Abbreviated)), ""
+    )
+    began = time.perf_counter()
+    ours = Extractive().write_notes(said, "").abbreviation
+    return theirs, ours, time.perf_counter() - began
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"
+    )
+    parser.add_argument("--groups", nargs="+", metavar="NAME", help="only these groups")
+    chosen = parser.parse_args(arguments)
+    plans = read_conversations(chosen.set / recall_sets.FILE, abbreviations=True)
+    questions = read_questions(chosen.set / QUERIES)
+    rows: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    sizes: dict[str, list[int]] = defaultdict(list)
+    seconds = 0.0
+    for group in chosen.groups or sorted(questions):
+        sides: dict[str, Texts] = {"model": {}, "extractive": {}}
+        for plan in plans[group]:
+            theirs, ours, took = written(plan)
+            if not theirs:
+                continue
+            seconds += took
+            for side, text in (("model", theirs), ("extractive", ours)):
+                sides[side][plan.key[3]] = (plan.began.time, text)
+                sizes[side].append(estimate_tokens(text))
+        for way, rank in rankings().items():
+            for side, texts in sides.items():
+                ask = rank(texts)
+                for question in questions[group]:
+                    if gold := [name for name in question.gold_conversations if name in texts]:
+                        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+                        rows[way, side].append(figures(ask(question.query, end), gold))
+    count = len(sizes["model"])
+    print(f"{chosen.set.name}: {count} conversations with a model's abbreviation")
+    print(f"the extractive writer took {seconds / count * 1e3:.1f} ms for each")
+    print(f"{'':18} {'n':>5} {'tokens':>7} " + " ".join(f"{name:>9}" for name in FIGURES))
+    for (way, side), each in rows.items():
+        shown = " ".join(f"{value:9.1f}" for value in means(each).values())
+        print(f"{way + ', ' + side:18} {len(each):5} {sum(sizes[side]) / count:7.0f} {shown}")
+    for way in dict.fromkeys(way for way, _ in rows):
+        model, own = (means(rows[way, side])["recall@10"] for side in ("model", "extractive"))
+        print(f"{way}: recall@10 of the extractive writer is {own / model:.3f} of the model's (goal 0.9)")
+
+
+if __name__ == "__main__":
+    main()

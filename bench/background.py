@@ -1,0 +1,123 @@
+"""Notes taken behind the callers: how fast, at what cost, and what AppendTurn's p99 is meanwhile against its p99 at rest.
+
+`python -m bench.background [--conversations 1000] [--turns 10] [--callers 8] [--calls 2000] [--rounds 3]`
+
+Idle conversations are written as transcripts, and the offline writer takes notes of them as soon as the server starts: once with no
+caller, then, over other folders, while callers append to conversations of their own. At rest is the same server when it is done.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from recollect_server.storage.index.note_queue import note_state_of
+
+from bench.append import APPEND, requests
+from bench.calls import Measured, measure
+from bench.corpus import Corpus, Made, write_conversation
+from bench.servers import recollect
+
+_CALLERS_TURNS = 4  # of each conversation that callers append to: the fifth brings a title, which is work of this kind too
+
+
+@dataclass(slots=True)
+class Appends:
+    """Runs of AppendTurn."""
+
+    busy: list[Measured] = field(default_factory=list)
+    """While notes were taken, from the first call to the last."""
+    rest: list[Measured] = field(default_factory=list)
+
+
+def write_idle(data: Path, conversations: int, turns: int) -> None:
+    """So many conversations that have been quiet for years."""
+    texts = (text for made in Corpus(2 * conversations * turns) for text in made.texts)
+    for number in range(conversations):
+        write_conversation(data, Made(number, [next(texts) for _ in range(2 * turns)]))
+
+
+def waiting(data: Path) -> int:
+    """How many conversations have no notes of their end, by the index."""
+    return note_state_of(data / "default" / "conversations").without
+
+
+def processor_seconds(process: subprocess.Popen[str]) -> float:
+    """What a process has used of the processor (Linux)."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def alone(data: Path, conversations: int) -> None:
+    """Prints the rate and the cost without callers."""
+    with recollect(data, "--abbreviator", "off") as (_, process):
+        base = processor_seconds(process)  # a start over an index that is not there
+    with recollect(data, "--abbreviator", "extractive") as (_, process):
+        began = time.perf_counter()
+        while waiting(data):
+            time.sleep(0.05)
+        seconds, used = time.perf_counter() - began, processor_seconds(process)
+    print(
+        f"{conversations} idle conversations: {conversations / seconds:.0f} a second, {1e3 * used / conversations:.1f} ms of"
+        f" processor each, with the start (the start before, which indexed them: {base:.1f} s)",
+        flush=True,
+    )
+
+
+def beside_callers(data: Path, callers: int, calls: int, appends: Appends) -> None:
+    """Measures appends while notes are taken and afterwards."""
+    with recollect(data, "--abbreviator", "off"):
+        pass  # indexed before the clock starts
+    with recollect(data, "--abbreviator", "extractive") as (target, _):
+        appended = 0  # conversations of the callers: nothing is idle there
+        while waiting(data) > appended:
+            run = measured(target, callers, calls)
+            appended += calls // _CALLERS_TURNS
+            if waiting(data) > appended or not appends.busy:
+                appends.busy.append(run)
+        for _ in range(max(1, len(appends.busy))):
+            appends.rest.append(measured(target, callers, calls))
+
+
+def measured(target: str, callers: int, calls: int) -> Measured:
+    """One run: every conversation gets few turns, so that none is named meanwhile."""
+    conversations = calls // _CALLERS_TURNS
+    made = requests(target, conversations, calls, 1)
+    return measure(target, APPEND, [list(chain.from_iterable(made[at::callers])) for at in range(callers)])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conversations", type=int, default=1000)
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--callers", type=int, default=8)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    chosen = parser.parse_args(arguments)
+    print(f"load average {os.getloadavg()[0]:.1f} at the start")
+    appends = Appends()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "alone"
+        write_idle(data, chosen.conversations, chosen.turns)
+        alone(data, chosen.conversations)
+        for number in range(chosen.rounds):
+            data = Path(folder) / f"round-{number}"
+            write_idle(data, chosen.conversations, chosen.turns)
+            beside_callers(data, chosen.callers, chosen.calls, appends)
+    for name, runs in (("meanwhile", appends.busy), ("at rest", appends.rest)):
+        p50, p99 = (statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99))
+        rate = statistics.median(run.rate for run in runs)
+        print(f"AppendTurn {name}: {rate:.0f} a second, p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(runs)} runs)")
+    busy, rest = (statistics.median(run.milliseconds(0.99) for run in runs) for runs in (appends.busy, appends.rest))
+    print(f"p99 meanwhile is {busy / rest:.2f} of that at rest (goal 1.5)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""The notes that are taken of a conversation, and what they must look like whoever writes them: a model or a rule.
+
+A writer's answer is a draft. What has a right form by a small change (a title's capitals, a topic's hyphens, an abbreviation that
+is somewhat long) is given it; what says nothing is left out. Only without an abbreviation there are no notes.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
+from recollect_server.domain.text import UNSPACED_RUN
+
+MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
+"""Estimated tokens of an abbreviation. The lower bound holds only where that much was said."""
+MAX_SUMMARY = 500  # estimated tokens of a compaction's summary
+MIN_TITLE_WORDS, MAX_TITLE_WORDS = 2, 6
+MAX_TITLE = 80  # characters
+MAX_TOPICS = 5
+MAX_TOPIC = 40  # characters
+MAX_ANCHORS = 16
+MAX_ANCHOR_VALUE = 200  # characters; the contract allows 1,000, and nothing that a person says of himself is that long
+MAX_SPLIT_TITLES = 5
+MAX_REASON = 300  # characters
+
+_KEY = re.compile(r"[a-z0-9_.-]{1,64}")
+_WORD = re.compile(r"[^\W_]+(?:['’.+#&-][^\W_]+|[+#]+)*")
+# Small words stay small inside a title, as in the usual title case.
+_SMALL = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "as",
+        "at",
+        "but",
+        "by",
+        "for",
+        "from",
+        "in",
+        "into",
+        "nor",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+        "vs",
+        "via",
+        "with",
+    ]
+)
+_SENTENCE_END = re.compile(r"[.!?…。!?](?=\s|$)|\n")
+
+
+class WrongNotes(Exception):
+    """What was written are no notes; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAnchor:
+    """A lasting fact about the user, with how sure it is (0 to 1) and the line of the message it came from."""
+
+    key: str
+    value: str
+    confidence: float
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The conversation seems to be about several things: why, and what the parts could be called."""
+
+    reason: str
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What is kept of a conversation: every part has its right form. An empty title: none could be made."""
+
+    abbreviation: str
+    title: str = ""
+    topics: tuple[str, ...] = ()
+    anchors: tuple[FoundAnchor, ...] = ()
+    split: Split | None = None
+
+
+def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
+    """The notes that a draft stands for. `sequences` are the lines that an anchor may come from. Raises WrongNotes."""
+    abbreviation = clipped(" ".join(draft.abbreviation.split()), MAX_ABBREVIATION)
+    if not abbreviation:
+        raise WrongNotes("there is no abbreviation")
+    known = frozenset(sequences)
+    anchors = [anchor for found in draft.anchors if (anchor := _anchor(found, known))]
+    topics = dict.fromkeys(topic for text in draft.topics if (topic := topic_of(text)))
+    return Notes(
+        abbreviation,
+        title_of(draft.title),
+        tuple(topics)[:MAX_TOPICS],
+        tuple({anchor.key: anchor for anchor in anchors}.values())[:MAX_ANCHORS],  # of one key the last one holds
+        _split(draft.split),
+    )
+
+
+def title_of(text: str) -> str:
+    """The text as a title: 2 to 6 words, title case, 80 characters at most; empty if it is none."""
+    words = [word.strip("\"'“”‘’*#`.;:!?()[]") for word in text.rstrip(" ,.").split()]
+    words = [word for word in words if word]
+    count = sum(max(1, _unspaced_words(word)) for word in words)
+    if not MIN_TITLE_WORDS <= count <= MAX_TITLE_WORDS:
+        return ""
+    last = len(words) - 1
+    title = " ".join(_cased(word, inside=0 < number < last) for number, word in enumerate(words))
+    return title if len(title) <= MAX_TITLE else ""
+
+
+def topic_of(text: str) -> str:
+    """The text in kebab-case (`Server monitoring` -> `server-monitoring`); empty if no letter or digit is in it."""
+    parts = re.findall(r"[^\W_]+", text.casefold())
+    topic = ""
+    for part in parts:
+        longer = f"{topic}-{part}" if topic else part
+        if len(longer) > MAX_TOPIC:
+            break
+        topic = longer
+    return topic
+
+
+def clipped(text: str, tokens: int) -> str:
+    """The text, or its beginning of so many estimated tokens: to the end of a sentence, or of a word."""
+    if estimate_tokens(text) <= tokens:
+        return text
+    start = text.encode()[: tokens * BYTES_PER_TOKEN - len("…".encode())].decode(errors="ignore")
+    ends = [match.end() for match in _SENTENCE_END.finditer(start)]
+    if ends and ends[-1] > len(start) // 2:
+        return start[: ends[-1]].rstrip()
+    cut = start.rfind(" ")
+    return start[: cut if cut > len(start) // 2 else None].rstrip() + "…"
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as they stand, with what is inside them (`don't`, `C++`, `node.js`)."""
+    return _WORD.findall(text)
+
+
+def _cased(word: str, *, inside: bool) -> str:
+    if inside and word.lower() in _SMALL:
+        return word.lower()
+    if any(character.isupper() for character in word):
+        return word  # a name or an abbreviation, as it was written
+    return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
+
+
+def _unspaced_words(word: str) -> int:
+    """About how many words a run of a script without spaces has: two characters each."""
+    return sum(-(-len(run) // 2) for run in UNSPACED_RUN.findall(word))
+
+
+def _anchor(found: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:
+    key = re.sub(r"[^a-z0-9_.-]+", "_", found.key.strip().lower())
+    value = " ".join(found.value.split())
+    right = _KEY.fullmatch(key) and value and len(value) <= MAX_ANCHOR_VALUE and found.sequence in sequences
+    return FoundAnchor(key, value, min(1.0, max(0.0, found.confidence)), found.sequence) if right else None
+
+
+def _split(found: Split | None) -> Split | None:
+    if found is None:
+        return None
+    titles = tuple(dict.fromkeys(title for text in found.titles if (title := title_of(text))))[:MAX_SPLIT_TITLES]
+    reason = " ".join(found.reason.split())[:MAX_REASON]
+    return Split(reason, titles) if len(titles) > 1 else None

@@ -1,0 +1,38 @@
+"""What a language model does for a conversation. `extractive.Extractive` and `claude.Claude` do it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from recollect_server.domain.message import Message
+from recollect_server.domain.notes import Notes
+
+
+class CannotWrite(Exception):
+    """Nothing usable came of this conversation; the next one may go well. The text says why, without anything that was said."""
+
+
+class ModelUnavailable(Exception):
+    """The model cannot be asked now, whatever about; the text says why. Try again later."""
+
+
+class LanguageModel(Protocol):
+    """Writes about conversations. Safe to call from any thread; slow, so never called while a caller waits."""
+
+    @property
+    def name(self) -> str:
+        """Which one it is, for the log."""
+
+    def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:
+        """The notes of a whole conversation, one message at least; `earlier` is its last abbreviation, or empty.
+
+        Raises CannotWrite, ModelUnavailable.
+        """
+
+    def condense(self, said: Sequence[Message], earlier: str) -> str:
+        """A summary of `earlier`, the last summary, and of what was said after it, that names the tools that were called.
+
+        At most `notes.MAX_SUMMARY` tokens. Raises CannotWrite, ModelUnavailable.
+        """
+
+    def close(self) -> None:
+        """Gives up what it waits for. A call under way raises ModelUnavailable soon."""

@@ -1,0 +1,89 @@
+"""How a service that refuses is asked again: with back-off, and after too many refusals not at all for a while."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity.nap import sleep_using_event
+
+from recollect_server.inference.language_model import ModelUnavailable
+
+T = TypeVar("T")
+
+_LONGEST = 60.0  # seconds: a service that says to come back later than this is not waited for
+
+
+class TryLater(Exception):
+    """The service refused in a way that may pass; `after` is how many seconds it said to wait, if it did."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait between tries, in seconds, and how often to try. Afterwards the circuit may open."""
+
+    first: float = 1.0
+    longest: float = 30.0
+    tries: int = 4
+    failures: int = 3
+    """So many calls in a row that failed with all their tries open the circuit."""
+    rest: float = 120.0
+    """How long it stays open. Then one call is let through, and closes it if it goes well."""
+
+
+class Patience:
+    """Calls with tries and a circuit breaker. `now` answers seconds that only grow. Safe to call from any thread."""
+
+    def __init__(self, backoff: Backoff, now: Callable[[], float]) -> None:
+        self._backoff = backoff
+        self._now = now
+        self._closing = threading.Event()
+        self._lock = threading.Lock()  # guards the two below
+        self._failed = 0
+        self._open_until = 0.0
+
+    def call(self, work: Callable[[], T]) -> T:
+        """What the work returns. It raises TryLater for what may pass. Raises ModelUnavailable once it is given up."""
+        with self._lock:
+            if self._failed >= self._backoff.failures:
+                if self._now() < self._open_until:
+                    raise ModelUnavailable("it failed too often: it is left alone for a while")
+                self._open_until = self._now() + self._backoff.rest  # the others wait for what becomes of this one
+        retrying = Retrying(
+            retry=retry_if_exception_type(TryLater),
+            stop=self._given_up,
+            wait=self._wait,
+            sleep=sleep_using_event(self._closing),
+            reraise=True,
+        )
+        try:
+            done = retrying(work)
+        except TryLater as error:
+            with self._lock:
+                self._failed += 1
+                self._open_until = self._now() + self._backoff.rest
+            raise ModelUnavailable(str(error)) from error
+        with self._lock:
+            self._failed = 0
+        return done
+
+    def close(self) -> None:
+        """Nothing is tried again any more."""
+        self._closing.set()
+
+    def _given_up(self, state: RetryCallState) -> bool:
+        return self._closing.is_set() or stop_after_attempt(self._backoff.tries)(state) or (_asked(state) or 0) > _LONGEST
+
+    def _wait(self, state: RetryCallState) -> float:
+        backoff = wait_random_exponential(multiplier=self._backoff.first, max=self._backoff.longest)(state)
+        return max(backoff, _asked(state) or 0)
+
+
+def _asked(state: RetryCallState) -> float | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error.after if isinstance(error, TryLater) else None

@@ -1,0 +1,75 @@
+"""Condenses what an agent that does not compress by itself would drag along: a setting, off unless asked for.
+
+When more than `PAST` messages lie behind the last compression, all but some `KEPT` of them become one summary, with what the last
+one said, recorded as the agent itself would record it. The messages stay where they are, and are found as before.
+"""
+
+from collections.abc import Callable
+
+from recollect_server.domain.conversation import Compressed
+from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.inference.language_model import LanguageModel
+from recollect_server.services.naming import Material, Outcome, read_material
+from recollect_server.services.space import Space
+from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.points import reach
+
+PAST = 40  # the index's queue has the same number in it (`migrations`)
+KEPT = 20
+
+
+class Compaction:
+    """Finds conversations that grew long and condenses them. Safe to call from any thread, for different conversations."""
+
+    def __init__(self, space: Space, model: LanguageModel) -> None:
+        self._space = space
+        self._model = model
+
+    def due(self, limit: int) -> list[Waiting]:
+        """Conversations that may be due. Raises IndexUnavailable."""
+        return self._space.index.compaction_due(limit)
+
+    def failed(self) -> list[Waiting]:
+        """None: what failed is due again once it grew."""
+        return []
+
+    def note_failure(self, waiting: Waiting, reason: str) -> None:  # noqa: ARG002 - it is logged, and the messages are all there
+        """Lets the conversation grow before it is tried again. Raises IndexUnavailable."""
+        self._space.index.put_off_compaction(waiting.number, KEPT)
+
+    def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
+        """Condenses a conversation if it is due. Raises as `Naming.write`."""
+        try:
+            material = read_material(self._space, waiting.conversation_id)
+            through = self._through(material)
+            if not through:
+                past = sum(m.turn_number > material.conversation.compressed_through for m in material.messages)
+                self._space.index.put_off_compaction(waiting.number, min(past, PAST))
+                return Outcome.NOTHING_DUE
+            known = material.conversation
+            old = [message for message in material.messages if known.compressed_through < message.turn_number <= through]
+            summary = self._model.condense(old, known.compression_summary)
+            return Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
+        except ConversationNotFound:  # deleted
+            return Outcome.NOTHING_DUE
+
+    def _through(self, material: Material) -> int:
+        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn keeps more than `KEPT`."""
+        before = material.conversation.compressed_through
+        past = [message for message in material.messages if message.turn_number > before]
+        if len(past) <= PAST:
+            return 0
+        through = past[-KEPT].turn_number - 1
+        return through if through > before else 0
+
+    def _record(self, waiting: Waiting, material: Material, through: int, summary: str) -> Outcome:
+        known = material.conversation
+        with self._space.locks.hold(known.id):
+            head = self._space.end(known.id)
+            if head.conversation.compressed_through != known.compressed_through:
+                return Outcome.WENT_ON  # the agent did it itself
+            reach("event.begun")
+            self._space.commit(head, [Compressed(through, summary, self._space.clock())], None)
+            reach("event.recorded")
+        self._space.index.put_off_compaction(waiting.number, sum(message.turn_number > through for message in material.messages))
+        return Outcome.WRITTEN

@@ -1,0 +1,157 @@
+"""Which conversations wait for notes or for a title, which ones failed, and what writing notes has cost.
+
+The queue is the table of conversations itself: partial indexes have what waits in order of time, so the next one is found as fast
+with a million others beside it, and a restart loses nothing.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from recollect_server.storage.index.file import NAME, IndexFile
+
+_DUE = """
+    SELECT number FROM (
+        SELECT number FROM conversations INDEXED BY conversations_without_notes
+            WHERE turn_count > abbreviated_through AND update_time <= ? AND needs_abbreviation = '' ORDER BY update_time LIMIT ?)
+    UNION SELECT number FROM (
+        SELECT number FROM conversations WHERE abbreviation_wanted = 1 AND needs_abbreviation = '' LIMIT ?)
+    UNION SELECT number FROM (
+        SELECT number FROM conversations
+            WHERE title = '' AND manually_named = 0 AND turn_count >= 5 AND needs_abbreviation = '' LIMIT ?)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A conversation that waits."""
+
+    number: int
+    conversation_id: str
+    idle: bool
+    """Whether it was quiet for long enough, or left; else only a title is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorRow:
+    """An anchor: the event's line, and the line of the message that it came from."""
+
+    line: int
+    key: str
+    value: str
+    confidence: float
+    source: int
+    time: int
+
+
+class NoteQueue(IndexFile):
+    """The part of the index's door that the writer of notes uses. Every method raises IndexUnavailable."""
+
+    def notes_due(self, idle_before: int, limit: int) -> list[Waiting]:
+        """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones."""
+        with self.reading() as connection:
+            return _waiting(connection, idle_before, _DUE, (idle_before, limit, limit, limit))
+
+    def notes_failed(self, idle_before: int) -> list[Waiting]:
+        """Conversations whose last try failed."""
+        with self.reading() as connection:
+            return _waiting(connection, idle_before, "SELECT number FROM conversations WHERE needs_abbreviation <> ''", ())
+
+    def note_failure(self, number: int, reason: str) -> None:
+        """Keeps why a conversation's notes could not be written: only a sweep tries again."""
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "UPDATE conversations SET needs_abbreviation = ? WHERE number = ?", (reason or "unknown", number)
+            )
+        )
+
+    def forget_wish(self, number: int) -> None:
+        """There is nothing to write: the conversation waits no more."""
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted = 0 WHERE number = ?", (number,)
+            )
+        )
+
+    def compaction_due(self, limit: int) -> list[Waiting]:
+        """Conversations that grew by more than 40 messages since they were condensed or looked at."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT number, id FROM conversations WHERE message_count - compaction_from > 40 LIMIT ?", (limit,)
+            )
+            return [Waiting(row[0], row[1], idle=False) for row in rows]
+
+    def put_off_compaction(self, number: int, past: int) -> None:
+        """So many of a conversation's messages count when it is looked at the next time."""
+        self._database.write(
+            lambda connection, _: connection.execute(
+                "UPDATE conversations SET compaction_from = message_count - ? WHERE number = ?", (past, number)
+            )
+        )
+
+    def anchors(self, number: int) -> list[AnchorRow]:
+        """The anchors that came from a conversation, in order."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line", (number,)
+            )
+            return [AnchorRow(*row) for row in rows]
+
+    def spent(self, day: str) -> tuple[int, int]:
+        """Calls and tokens of a day."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT calls, tokens FROM model_spending WHERE day = ?", (day,)).fetchone()
+            return (0, 0) if row is None else (row[0], row[1])
+
+    def spend(self, day: str, calls: int, tokens: int) -> None:
+        """Keeps the calls and tokens of a day."""
+        self._database.write(
+            lambda connection, _: connection.execute("INSERT OR REPLACE INTO model_spending VALUES(?, ?, ?)", (day, calls, tokens))
+        )
+
+
+def _waiting(connection: apsw.Connection, idle_before: int, chosen: str, values: tuple[int, ...]) -> list[Waiting]:
+    rows = connection.execute(
+        "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR abbreviation_wanted = 1) FROM conversations"
+        f" WHERE number IN ({chosen}) ORDER BY update_time",
+        (idle_before, *values),
+    )
+    return [Waiting(row[0], row[1], bool(row[2])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteState:
+    """What an index file says of notes."""
+
+    without: int = 0
+    """Conversations with turns that no notes have."""
+    failed: int = 0
+    reason: str = ""
+    """Why one of them failed."""
+    day: str = ""
+    """The last day that a model was called on."""
+    calls: int = 0
+    tokens: int = 0
+
+
+def note_state_of(folder: Path) -> NoteState:
+    """Looks at the index in a folder without taking it from a server that runs."""
+    if not (folder / NAME).exists():
+        return NoteState()
+    try:
+        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
+            failed, reason = next(
+                connection.execute(
+                    "SELECT count(*), coalesce(max(needs_abbreviation), '') FROM conversations WHERE needs_abbreviation <> ''"
+                )
+            )
+            day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
+        finally:
+            connection.close()
+    except apsw.Error:
+        return NoteState()  # `stats` says of the index itself what is wrong
+    return NoteState(int(without), failed, reason, *(day or ("", 0, 0)))

@@ -1,0 +1,129 @@
+"""What the tests of naming share: a local server that speaks the shape of Anthropic's API, and messages."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from recollect_server.domain.message import Message, Role
+
+from tests.server.conftest import connect
+
+__all__ = ["connect"]
+
+NOTES = {
+    "abbreviation": "Alex ships on Friday.",
+    "title": "shipping on friday",
+    "topics": ["Release Plan"],
+    "anchors": [{"key": "name", "value": "Alex", "confidence": 0.9, "line": 2}],
+}
+
+
+@dataclass
+class Answer:
+    """What the API answers to one call."""
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    hold: bool = False
+    """Never answers, until the test ends."""
+    wait: bool = False
+    """Answers once the test says `go_on`."""
+
+
+def used(tool: str, given: Any, **fields: Any) -> Answer:
+    """An answer that calls a tool."""
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-haiku-4-5",
+        "content": [{"type": "tool_use", "id": "toolu_1", "name": tool, "input": given}],
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 100, "output_tokens": 20},
+    }
+    return Answer(message | fields)
+
+
+def refused(status: int, kind: str, **headers: str) -> Answer:
+    """An answer that is an error."""
+    return Answer({"type": "error", "error": {"type": kind, "message": "no"}}, status, headers)
+
+
+@dataclass
+class Api:
+    """Answers in the order of `answers`; the last one stays."""
+
+    url: str
+    answers: list[Answer]
+    asked: list[dict[str, Any]]
+    keys: list[str]
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Waits until the condition is true; fails after so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """The API, where the SDK looks for it."""
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
+            answer = known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+            if answer.wait:
+                known.go_on.wait(60)
+            if answer.hold:
+                over.wait(60)
+                return
+            body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            self.send_response(answer.status)
+            for name, value in ({"content-type": "application/json", "content-length": str(len(body))} | answer.headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    known = Api(f"http://127.0.0.1:{server.server_address[1]}", [used("record_notes", NOTES)], [], [])
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", known.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-of-the-test")
+    yield known
+    over.set()
+    known.go_on.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def said() -> Callable[..., list[Message]]:
+    """Messages of a user and an agent in turn, from line 2 on."""
+
+    def make(*contents: str) -> list[Message]:
+        roles = (Role.USER, Role.ASSISTANT)
+        return [
+            Message(roles[at % 2], content, timestamp=at + 1, sequence=at + 2, turn_number=at // 2 + 1)
+            for at, content in enumerate(contents)
+        ]
+
+    return make

@@ -1,0 +1,81 @@
+"""Conversations that are condensed for an agent that does not do it itself."""
+
+from collections.abc import Callable
+
+import pytest
+from recollect.v1.message_pb2 import ToolCall
+
+from tests.conftest import RunningServer
+from tests.naming.conftest import until
+from tests.server.conftest import Service, agent, tool, transcript, user
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+
+
+@pytest.fixture
+def compacting(start_server: Start) -> RunningServer:
+    return start_server(abbreviator="extractive", compaction=True)
+
+
+@pytest.fixture
+def service(compacting: RunningServer, connect: Connect) -> Service:
+    return connect(compacting)
+
+
+def talk(service: Service, conversation: str, turns: int, first: int = 0) -> None:
+    for number in range(first, first + turns):
+        service.append(conversation, user(f"Inspect the reactor of plant {number}."), agent(f"Plant {number} is at 70 degrees."))
+
+
+def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_the_tools(
+    service: Service, compacting: RunningServer
+) -> None:
+    conversation = service.create().id
+    calls = [ToolCall(id="1", name="thermometer", arguments="{}")]
+    service.append(conversation, user("How hot is plant 99?"), agent("", tool_calls=calls), tool("1", "71"), agent("71 degrees."))
+    talk(service, conversation, 18)
+    quiet = service.told("What is a pangolin?")  # 40 messages are not too many
+    assert not service.load(conversation).compression_summary
+    talk(service, conversation, 1, first=18)
+    until(lambda: service.load(conversation).compression_summary)
+    loaded = service.load(conversation, max_turns=100)
+    assert "thermometer" in loaded.compression_summary
+    assert len(loaded.compression_summary.encode()) <= 4 * 500
+    assert loaded.messages[0].content == "Inspect the reactor of plant 9."
+    assert len(loaded.messages) == 20
+    assert service.found("plant 99") == [conversation]
+    assert transcript(compacting, conversation).read_bytes().count(b'"compression"') == 1
+    assert not service.load(quiet).compression_summary
+
+
+def test_the_next_summary_goes_on_from_the_last(service: Service) -> None:
+    conversation = service.create().id
+    talk(service, conversation, 21)
+    until(lambda: service.load(conversation).compression_summary)
+    first = service.load(conversation)
+    talk(service, conversation, 10, first=21)
+    talk(service, conversation, 1, first=31)
+    until(lambda: service.load(conversation).compression_summary != first.compression_summary)
+    assert service.load(conversation).compression_summary.startswith(first.compression_summary[:40])
+    assert len(service.load(conversation, max_turns=100).messages) == 20
+
+
+def test_an_agent_that_compresses_itself_is_left_alone(service: Service, compacting: RunningServer) -> None:
+    conversation = service.create().id
+    talk(service, conversation, 15)
+    service.compress(conversation, 12, "All plants are at 70 degrees.")
+    talk(service, conversation, 10, first=15)
+    marker = service.create().id
+    talk(service, marker, 21)
+    until(lambda: service.load(marker).compression_summary)
+    assert service.load(conversation).compression_summary == "All plants are at 70 degrees."
+
+
+def test_nothing_is_condensed_unless_it_is_asked_for(start_server: Start, connect: Connect) -> None:
+    server = start_server(abbreviator="extractive")
+    service = connect(server)
+    conversation = service.create().id
+    talk(service, conversation, 25)
+    until(lambda: service.get(conversation).title)  # the writer was there
+    assert b'"compression"' not in transcript(server, conversation).read_bytes()

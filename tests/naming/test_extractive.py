@@ -1,0 +1,95 @@
+"""The writer that needs no model."""
+
+from collections.abc import Callable
+
+import pytest
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.message import Message, Role, ToolCall
+from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MIN_ABBREVIATION, title_of
+from recollect_server.inference.extractive import Extractive
+
+Said = Callable[..., list[Message]]
+
+DISK = (
+    "Hey! Why was the web server so slow last night?",
+    "Let me look. The disk /dev/sda1 is at 97 %, most of it are old nginx logs from March.",
+    "Thanks a lot! Then let us rotate the logs daily and keep two weeks.",
+    "Done: logrotate runs every night at three and keeps 14 files. Should I do the same on the database server?",
+    "Yes please, and ask Marta before you touch Postgres.",
+    "Okay. I will ask Marta on Friday.",
+)
+
+
+def test_notes_keep_entities_decisions_and_outcomes_and_drop_pleasantries(said: Said) -> None:
+    notes = Extractive().write_notes(said(*DISK), "")
+    for kept in ("97 %", "rotate the logs daily", "logrotate", "Marta"):
+        assert kept in notes.abbreviation
+    for dropped in ("Hey", "Thanks", "Let me look"):
+        assert dropped not in notes.abbreviation
+    assert 2 <= len(notes.title.split()) <= 6
+    assert notes.title == title_of(notes.title)
+    assert "logs" in " ".join(notes.topics)
+
+
+def test_notes_of_much_text_have_100_to_200_tokens_and_tell_of_all_of_it(said: Said) -> None:
+    subjects = ("wombat", "narwhal", "ocelot", "pangolin")
+    long = [f"The {subjects[at // 50]} number {at} eats {at * 7} kilos of roots in the enclosure {at % 9}." for at in range(200)]
+    notes = Extractive().write_notes(said(*long), "")
+    assert MIN_ABBREVIATION <= estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
+    assert all(subject in notes.abbreviation for subject in subjects)
+
+
+def test_code_and_marks_stay_out(said: Said) -> None:
+    notes = Extractive().write_notes(said("Rewrite the **parser** of the config file.\n```python\nimport secret_thing\n```"), "")
+    assert "secret_thing" not in notes.abbreviation
+    assert "**" not in notes.abbreviation
+
+
+@pytest.mark.parametrize("content", ["Hi!", "", "???", "ok thanks", "京都で寺を見ました。", "x" * 100_000, "🦀 🦀", "\x00\u2028"])
+def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> None:
+    notes = Extractive().write_notes(said(content), "")
+    assert notes.abbreviation
+    assert notes.title
+    assert estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
+
+
+@pytest.mark.parametrize(
+    ("content", "anchors"),
+    [
+        ("Hi, my name is Alex Meyer and I work as a nurse in Ghent.", {"name": "Alex Meyer", "occupation": "nurse in Ghent"}),
+        ("Please call me Al.", {"preferred_name": "Al"}),
+        ("I live in New York because of the job.", {"location": "New York"}),
+        ("I prefer short answers, always.", {"preference.short-answers": "short answers"}),
+        ("Call me Tomorrow.", {}),
+        ("Would it help if I live in Paris?", {}),
+        ("Imagine my name is Napoleon.", {}),
+        ('She said "my name is Ann" to him.', {}),
+    ],
+)
+def test_anchors_are_plain_statements_of_the_user(said: Said, content: str, anchors: dict[str, str]) -> None:
+    notes = Extractive().write_notes(said(content, "My name is Claude. I live in Switzerland."), "")
+    assert {anchor.key: anchor.value for anchor in notes.anchors} == anchors
+    assert all(anchor.sequence == 2 and 0 < anchor.confidence < 1 for anchor in notes.anchors)
+
+
+def test_who_speaks_is_no_topic() -> None:
+    said = [
+        Message(
+            Role.USER, f"Caroline, the pottery class {at} was about glazing bowls.", sender="Melanie", sequence=at, turn_number=at
+        )
+        for at in range(2, 9)
+    ] + [Message(Role.ASSISTANT, "Melanie, show me the bowls.", sender="Caroline", sequence=9, turn_number=8)]
+    notes = Extractive().write_notes(said, "")
+    assert not {"caroline", "melanie"} & set(" ".join((*notes.topics, notes.title.lower())).replace("-", " ").split())
+
+
+def test_a_summary_keeps_the_earlier_one_and_names_the_tools(said: Said) -> None:
+    calls = [
+        Message(Role.ASSISTANT, "", sequence=90 + at, turn_number=9, tool_calls=(ToolCall(str(at), name),))
+        for at, name in enumerate(("df", "df", "logrotate"))
+    ]
+    long = [f"Fact {at}: the reactor {at} of plant {at % 7} was inspected by team {at % 5}." for at in range(300)]
+    summary = Extractive().condense([*said(*DISK, *long), *calls], "Alex runs the web shop. Tools called: ps.")
+    assert summary.startswith("Alex runs the web shop.")
+    assert summary.endswith("Tools called: df (2 times), logrotate.")
+    assert estimate_tokens(summary) <= MAX_SUMMARY

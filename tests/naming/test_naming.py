@@ -1,0 +1,279 @@
+"""Conversations that name and summarise themselves, through the running server."""
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+from recollect.v1 import conversation_service_pb2 as conversation_api
+
+from tests.cli.conftest import run
+from tests.conftest import MovableClock, RunningServer
+from tests.crash.digest import digest, rebuilt_digest
+from tests.naming.conftest import NOTES, Answer, Api, refused, until, used
+from tests.server.conftest import Service, agent, code_of, delete_index, failure_of, transcript, user
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+
+MINUTE = 60_000
+TURNS = (
+    "My name is Alex.",
+    "Why is the web server slow?",
+    "Rotate the logs daily.",
+    "Keep two weeks of logs.",
+    "Ask Marta about it.",
+)
+
+
+def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
+    """The events that stand in a transcript, in order."""
+    lines = [orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
+    return [line for line in lines if line["type"] == "event"]
+
+
+def kinds(server: RunningServer, conversation_id: str) -> list[object]:
+    return [event["event"] for event in events(server, conversation_id)]
+
+
+def leave(service: Service, left: str, following: str = "") -> None:
+    """Switches away from a conversation, and waits for its notes."""
+    service.conversations.Switch(conversation_api.SwitchRequest(from_conversation_id=left, to_conversation_id=following))
+    until(lambda: service.get(left).abbreviation)
+
+
+@pytest.fixture
+def naming(start_server: Start) -> RunningServer:
+    """A server whose notes are taken offline."""
+    return start_server(abbreviator="extractive")
+
+
+@pytest.fixture
+def service(naming: RunningServer, connect: Connect) -> Service:
+    return connect(naming)
+
+
+def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(service: Service, naming: RunningServer, clock: MovableClock) -> None:
+    first, second = service.told("Rotate the logs daily."), service.told("What is a pangolin?")
+    clock.move(9 * MINUTE)
+    service.append(second, agent("A scaly mammal."))
+    clock.move(MINUTE)
+    until(lambda: service.get(first).abbreviation)
+    assert service.get(first).abbreviation == "Rotate the logs daily."
+    leave(service, service.told("Ask Marta about it."))  # once this one has notes, the writer has looked around again
+    assert not service.get(second).abbreviation
+    assert not service.get(first).title  # one turn is too little to name it by
+    clock.move(9 * MINUTE)
+    until(lambda: service.get(second).abbreviation)
+    assert kinds(naming, first) == ["abbreviation"]
+
+
+def test_a_conversation_that_is_left_gets_its_notes_at_once(service: Service) -> None:
+    left, stayed = service.told("Rotate the logs daily."), service.told("Hello there, server.")
+    leave(service, left, stayed)
+    assert not service.get(stayed).abbreviation
+
+
+def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(service: Service, naming: RunningServer) -> None:
+    four, five = service.told(*TURNS[:4]), service.told(*TURNS)
+    until(lambda: service.get(five).title)
+    title = service.get(five).title
+    assert 2 <= len(title.split()) <= 6
+    assert len(title) <= 80
+    assert service.get(five).topics
+    assert kinds(naming, five) == ["title_assigned"]
+    assert not service.get(four).title
+
+
+def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    conversation = service.told(*TURNS)
+    until(lambda: service.get(conversation).title)
+    for number in range(9):
+        service.append(conversation, user(f"Pangolins eat ants, fact {number}."))
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    assert kinds(naming, conversation) == ["title_assigned", "abbreviation", "anchor"]
+    service.append(conversation, user("Pangolins eat ants at night."))
+    clock.move(10 * MINUTE)
+    until(lambda: kinds(naming, conversation)[3:])
+    assert kinds(naming, conversation)[3:] == ["abbreviation", "title_assigned"]
+    assert "Pangolins" in service.get(conversation).title
+
+
+def test_a_title_that_a_person_gave_is_never_changed(service: Service, naming: RunningServer, clock: MovableClock) -> None:
+    conversation = service.told(*TURNS[:4])
+    service.rename(conversation, "Mine")
+    for number in range(20):
+        service.append(conversation, user(f"Rotate log {number}."))
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    assert service.get(conversation).title == "Mine"
+    assert "title_assigned" not in kinds(naming, conversation)
+
+
+def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(service: Service, clock: MovableClock) -> None:
+    conversation = service.told("Why is the web server slow?")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    service.append(conversation, agent("The disk of the web server is full of logs."))
+    clock.move(10 * MINUTE)
+    until(lambda: "full of logs" in service.get(conversation).abbreviation)
+
+
+def test_anchors_come_from_their_message_and_are_not_written_twice(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    conversation = service.told("My name is Alex.", "I live in Ghent.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    service.append(conversation, user("Call me Al. I live in Bruges."))
+    clock.move(10 * MINUTE)
+    until(lambda: "Bruges" in service.get(conversation).abbreviation)
+    found = [(e["key"], e["value"], e["sequence"]) for e in events(naming, conversation) if e["event"] == "anchor"]
+    assert found == [("name", "Alex", 2), ("location", "Ghent", 3), ("location", "Bruges", 7), ("preferred_name", "Al", 7)]
+    assert failure_of(lambda: service.delete(conversation)).reason == "ANCHORS_PRESENT"
+    receipt = service.delete(conversation, anchors=2)
+    assert {place.place: place.count for place in receipt.removed}["anchors"] == 4
+    assert code_of(lambda: service.get(conversation)) == "NOT_FOUND"
+
+
+def test_a_restart_and_a_lost_index_lose_no_work(
+    service: Service, naming: RunningServer, clock: MovableClock, start_server: Start, connect: Connect
+) -> None:
+    conversations = [service.told(f"Rotate log {number}. My name is Alex.") for number in range(3)]
+    naming.stop()
+    delete_index(naming)
+    clock.move(10 * MINUTE)
+    again = start_server(abbreviator="extractive")
+    service = connect(again)
+    until(lambda: all(service.get(conversation).abbreviation for conversation in conversations))
+    again.stop()
+    tmp = again.data_dir.parent / "beside"
+    assert digest(again.folder) == rebuilt_digest(again.folder, tmp)
+
+
+def test_notes_are_durable_and_need_no_second_writing_after_a_restart(
+    service: Service, naming: RunningServer, clock: MovableClock, start_server: Start, connect: Connect
+) -> None:
+    conversation = service.told("Rotate the logs daily.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    naming.stop()
+    delete_index(naming)
+    again = connect(start_server(abbreviator="extractive"))
+    marker = again.told("What is a pangolin?")
+    clock.move(10 * MINUTE)
+    until(lambda: again.get(marker).abbreviation)
+    assert kinds(naming, conversation) == ["abbreviation"]
+
+
+def test_off_means_that_nobody_takes_notes(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+    off = start_server(abbreviator="off")
+    conversation = connect(off).told(*TURNS)
+    clock.move(10 * MINUTE)
+    off.stop()
+    on = start_server(abbreviator="extractive")
+    service = connect(on)
+    until(lambda: service.get(conversation).abbreviation)
+    assert kinds(on, conversation)[0] in ("abbreviation", "title_assigned")
+
+
+def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [refused(401, "authentication_error")]
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    conversations = [service.told(f"Rotate log {number}.") for number in range(3)]
+    clock.move(10 * MINUTE)
+    until(lambda: len(api.asked) == 1)
+    clock.move(5 * MINUTE)
+    until(lambda: len(api.asked) == 2)
+    assert [service.get(conversation).abbreviation for conversation in conversations] == ["", "", ""]
+    assert capsys.readouterr().out.count("notes_not_written") == 1
+    said = run("stats", "--data-dir", server.data_dir).stdout
+    assert "notes_failed: 1 conversations, as: the API answered 401 authentication_error" in said
+    assert "model_spending: 2 calls, 0 tokens on 2026-" in said
+    api.answers = [used("record_notes", NOTES)]
+    clock.move(5 * MINUTE)
+    until(lambda: all(service.get(conversation).abbreviation == "Alex ships on Friday." for conversation in conversations))
+    server.stop()
+
+
+def test_one_conversation_that_the_model_refuses_holds_up_no_other(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    api.answers = [used("record_notes", NOTES, stop_reason="refusal", content=[]), used("record_notes", NOTES)]
+    server = start_server(abbreviator="auto")
+    service = connect(server)
+    refused_one = service.told("Something that it will not read.")
+    clock.move(1)
+    other = service.told("Rotate the logs daily.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(other).abbreviation)
+    assert not service.get(refused_one).abbreviation
+    clock.move(5 * MINUTE)
+    until(lambda: service.get(refused_one).abbreviation)
+
+
+def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    api.answers = [
+        Answer(body=used("record_notes", NOTES).body, wait=True),
+        used("record_notes", NOTES | {"abbreviation": "Second."}),
+    ]
+    conversation = service.told("When do we ship?")
+    clock.move(10 * MINUTE)
+    until(lambda: len(api.asked) == 1)
+    service.append(conversation, agent("On Friday."))  # nobody who talks waits for the model
+    api.go_on.set()
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation == "Second.")
+    assert kinds(server, conversation) == ["abbreviation", "anchor"]
+    assert "On Friday." in api.asked[1]["messages"][0]["content"]
+
+
+def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_notes(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    api.answers = [Answer(hold=True), used("record_notes", NOTES)]
+    server = start_server(abbreviator="anthropic")
+    conversation = connect(server).told("When do we ship?")
+    clock.move(10 * MINUTE)
+    until(lambda: len(api.asked) == 1)
+    server.stop()
+    again = connect(start_server(abbreviator="anthropic"))
+    until(lambda: again.get(conversation).abbreviation)
+
+
+def test_a_split_is_suggested_to_who_watches_and_only_once(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    split = {"reason": "Two unrelated things.", "titles": ["disk of the server", "holiday in Ghent"]}
+    api.answers = [used("record_notes", NOTES | {"split": split})]
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    stream = service.conversations.StreamUpdates(conversation_api.StreamUpdatesRequest(), timeout=60)
+    watched = (response.update for response in stream)
+    assert next(watched).WhichOneof("kind") == "conversation_list"
+    conversation = service.told("The disk is full.", "And I go to Ghent in May.")
+    clock.move(10 * MINUTE)
+    kind = "conversation_list"
+    heard: list[str] = []
+    while kind != "split_suggested":
+        update = next(watched)
+        kind = str(update.WhichOneof("kind"))
+        heard.append(kind)
+    assert update.conversation_id == conversation
+    assert list(update.split_suggested.titles) == ["Disk of the Server", "Holiday in Ghent"]
+    assert "conversation_abbreviated" in heard
+    stream.cancel()
+    service.append(conversation, user("The disk is still full."))
+    clock.move(10 * MINUTE)
+    until(lambda: kinds(server, conversation).count("abbreviation") == 2)
+    assert kinds(server, conversation).count("split_suggested") == 1
+    assert len(service.listed().conversations) == 1
