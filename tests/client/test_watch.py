@@ -78,7 +78,8 @@ async def test_the_async_watch_does_the_same_across_a_restart(start_server: Call
         waiting = asyncio.create_task(anext(watch))
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(start_server, listen=server.target)
-        await client.conversations.append_turn(conversation.id, [Message.user("Two")])
+        async with AsyncClient(server.target) as another:  # whose connection need not come back first
+            await another.conversations.append_turn(conversation.id, [Message.user("Two")])
         update: Any = await waiting
         assert update.kind.messages[0].content == "Two"
         watch.close()
