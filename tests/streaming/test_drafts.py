@@ -159,6 +159,20 @@ def test_a_part_that_cannot_be_is_refused_and_changes_nothing(
     assert {it.draft_id: it.text for it in late.of("message_delta")} == {"d": "abcd", "done": "abcd"}
 
 
+def test_a_draft_never_comes_before_its_conversation(subscribe: Subscribe, service: Recorder) -> None:
+    one = subscribe().ready()
+    names: list[str] = []
+    for _ in range(30):
+        names.append(service.create().id)
+        service.publish(names[-1], "d", 0, "x")
+    one.until_count("message_delta", len(names))
+    kinds: dict[str, list[str]] = {name: [] for name in names}
+    for update in one.updates:
+        if update.conversation_id in kinds:
+            kinds[update.conversation_id].append(str(update.WhichOneof("kind")))
+    assert list(kinds.values()) == [["conversation_created", "message_delta"]] * len(names)
+
+
 def test_a_draft_of_a_conversation_that_is_not_there_is_refused(service: Recorder) -> None:
     failure = failure_of(lambda: service.publish(UNKNOWN, "d", 0, "x"))
     assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
