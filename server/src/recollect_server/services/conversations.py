@@ -193,7 +193,8 @@ class Conversations:
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
-            deletion.check_anchors(self._space.index, self._space.head(conversation_id).number, anchors)
+            number = self._space.head(conversation_id).number
+            deletion.check_anchors(self._space.folder, self._space.index, conversation_id, number, anchors)
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
