@@ -10,7 +10,8 @@ A start-up finishes what a crash interrupted, from step 2.
 
 import structlog
 
-from recollect_server.domain.errors import AnchorsPresent, NotYetImplemented, StorageUnavailable
+from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, NotYetImplemented, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.index import Index, Removed
 from recollect_server.storage.points import reach
@@ -24,16 +25,32 @@ KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neit
 _PART = 256  # messages a transaction: other writers get their turn between two
 
 
-def check_anchors(index: Index, number: int | None, disposition: int) -> None:
-    """Raises AnchorsPresent if the conversation has anchors and it is not said what becomes of them; IndexUnavailable.
+def check_anchors(folder: TranscriptFolder, index: Index, conversation_id: str, number: int | None, disposition: int) -> None:
+    """Raises AnchorsPresent if the conversation has anchors and it is not said what becomes of them; StorageUnavailable.
 
     Keeping them is not built yet: they have no other home than the transcript.
     """
-    if disposition == DELETE_ANCHORS or number is None or not (anchors := index.anchors(number)):
+    if disposition == DELETE_ANCHORS:
+        return
+    if not (anchors := _anchors(folder, index, conversation_id, number)):
         return
     if disposition == KEEP_ANCHORS:
         raise NotYetImplemented("keeping the anchors of a deleted conversation")
-    raise AnchorsPresent(len(anchors))
+    raise AnchorsPresent(anchors)
+
+
+def _anchors(folder: TranscriptFolder, index: Index, conversation_id: str, number: int | None) -> int:
+    """How many anchors came from a conversation: by its transcript where the index does not know."""
+    try:
+        if number is not None:
+            return len(index.anchors(number))
+    except IndexUnavailable:
+        pass
+    try:
+        lines = scan(folder.path(conversation_id))
+        return sum(line.entry is not None and isinstance(line.entry.content, AnchorSet) for line in lines)
+    except OSError as error:
+        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
 
 
 def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
