@@ -201,7 +201,10 @@ class Conversations:
             self._space.holding.release(conversation_id)
             self._space.behind.caught_up(conversation_id)
             self._replays.forget(conversation_id)
+            forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+            if forgotten:
+                removed["vectors"] = forgotten
             reach("delete.log_emptied")
             if request:
                 answer = orjson.dumps({"removed": removed, "time": time}).decode()
