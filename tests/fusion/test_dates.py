@@ -41,6 +41,6 @@ def test_what_is_no_time_is_none(question: str) -> None:
     assert span_of(question, NOW) is None
 
 
-@pytest.mark.parametrize("now", [0, 2**62, -(2**62)])
-def test_a_moment_that_no_calendar_has_is_no_error(now: int) -> None:
-    span_of("What was in May?", now)
+@pytest.mark.parametrize("now", [2**62, -(2**62)])
+def test_a_moment_that_no_calendar_has_names_no_time(now: int) -> None:
+    assert span_of("What was in May?", now) is None
