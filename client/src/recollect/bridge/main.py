@@ -38,7 +38,7 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     except OSError as error:
-        sys.exit(f"recollect-mcp: cannot listen on {arguments.http}: {error.strerror}")
+        sys.exit(f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}")
 
 
 if __name__ == "__main__":

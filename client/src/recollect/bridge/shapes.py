@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 
 class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
 
 class _Output(BaseModel):
