@@ -20,6 +20,10 @@ from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.channels.commands import Commands
+from recollect_server.services.channels.flood import Flood
+from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.compaction import Compaction
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
@@ -33,7 +37,9 @@ from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder, make_folder
+from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
@@ -118,17 +124,27 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        conversations = Conversations(space)
+        try:
+            identities = Identities(space, Ledger(folder.root, IDENTITIES, sync=settings.durability == "fsync"))
+        except OSError as error:
+            raise CannotStart(f"the identities cannot be read: {error}") from error
+        flood = Flood(space, settings.sender_rate, settings.sender_burst)
+        stops.append(flood.close)
+        receiving = Receiving(space, identities, Commands(space, conversations), flood)
+        limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
-                    Conversations(space),
+                    conversations,
                     WorkingContext(space, working_limits),
                     live,
                     streams,
-                    Limits(settings.max_message_bytes, settings.max_batch_bytes),
+                    limits,
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning)),
+                "RecallService": RecallHandlers(Recall(space, meaning, identities)),
+                "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
             },
             ServerOptions(
                 listen=settings.listen,

@@ -9,6 +9,7 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
 from recollect_server.storage.vectors import checking as vectors_checking
 
@@ -25,6 +26,7 @@ def stats(config: Path | None, **flags: Any) -> None:
         index = state_of(folder.root)
         vectors = vectors_checking.state_of(folder.root)
         notes = note_state_of(folder.root)
+        limited, worst = limited_of(folder.root, 3)
         sizes = dict(folder.sizes())
         torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
         deleting = len(folder.deleting())
@@ -44,6 +46,7 @@ def stats(config: Path | None, **flags: Any) -> None:
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
         "model_spending": f"{notes.calls} calls, {notes.tokens} tokens on {notes.day}" if notes.day else "none",
+        "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
     }.items():

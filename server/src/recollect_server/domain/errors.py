@@ -6,6 +6,9 @@ RecollectError
 ├── ConversationNotFound
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
+├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
+├── NothingNamed            no identity (…) of that name
+├── RateLimited             a sender writes faster than allowed
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── StorageUnavailable      the disk refused; try again
 ├── IndexUnavailable        the index cannot answer; try again
@@ -81,6 +84,32 @@ class AnchorsPresent(RecollectError):
     def __init__(self, count: int) -> None:
         super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
         self.count = count
+
+
+class ConversationReadOnly(RecollectError):
+    """A channel's pinned conversation is written to over that channel alone."""
+
+    def __init__(self, conversation_id: str, channel: str) -> None:
+        super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
+        self.conversation_id = conversation_id
+        self.channel = channel
+
+
+class NothingNamed(RecollectError):
+    """There is nothing of that name: an identity. (Conversations have an error of their own.)"""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.name = name
+
+
+class RateLimited(RecollectError):
+    """A sender wrote faster than allowed. The same message may be taken later."""
+
+    def __init__(self, sender: str, retry_after_ms: int) -> None:
+        super().__init__(f"{sender} writes faster than is allowed")
+        self.sender = sender
+        self.retry_after_ms = retry_after_ms
 
 
 class StorageUnavailable(RecollectError):

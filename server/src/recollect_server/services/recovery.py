@@ -14,7 +14,7 @@ import structlog
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up
-from recollect_server.services.deletion import finish_delete
+from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
@@ -102,6 +102,7 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     deleting = folder.deleting()
     if deleting and not rebuilt:
         index.skip_cursors()  # what goes may have changed before, and the index not know of it
+    bring_up_forgotten(folder, index)
     for conversation_id in deleting:
         finish_delete(folder, index, conversation_id, clock())
     reach("recover.deletes_finished")

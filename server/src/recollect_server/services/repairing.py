@@ -10,7 +10,7 @@ import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.services.catching_up import catch_up
-from recollect_server.services.deletion import finish_delete
+from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.space import Space
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
@@ -56,6 +56,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
     new = Index(space.folder.root, numbers_after=old.last_number())
     try:
+        bring_up_forgotten(space.folder, new)
         for conversation_id, _ in space.folder.sizes():
             if stopping():
                 new.want_rebuild("the server stopped while it was made")

@@ -29,6 +29,7 @@ POINTS = {
     "delete.begun": "a delete is to begin, and the transcript has its name",
     "delete.renamed": "the transcript is renamed, and that is not durable yet",
     "delete.durable": "the rename is durable; the index still has the conversation",
+    "delete.forgotten": "what providers delivered into it stands in the ledger; the index does not know",
     "delete.row_removed": "the index took the conversation out, and has its messages",
     "delete.part_removed": "the index took a part of its messages out",
     "delete.words_removed": "the index has nothing of the conversation; its file is there",

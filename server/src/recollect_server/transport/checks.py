@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf import json_format
@@ -179,7 +180,7 @@ class Checks:
         if value.tool_calls:
             self._tool_calls(f"{name}.tool_calls", value)
         if value.attachments:
-            self._attachments(f"{name}.attachments", value)
+            self.attachments(f"{name}.attachments", value.attachments)
         if value.HasField("metadata"):
             self._metadata(f"{name}.metadata", value.metadata)
 
@@ -195,11 +196,12 @@ class Checks:
         if len({call.id for call in value.tool_calls}) != len(value.tool_calls):
             self.refuse(name, "has two calls of one id")
 
-    def _attachments(self, name: str, value: message_pb2.Message) -> None:
-        if len(value.attachments) > 64:
-            self.refuse(name, f"has {len(value.attachments)} entries; at most 64 are allowed")
+    def attachments(self, name: str, values: Sequence[message_pb2.Attachment]) -> None:
+        """Files that came with a message."""
+        if len(values) > 64:
+            self.refuse(name, f"has {len(values)} entries; at most 64 are allowed")
             return
-        for index, attachment in enumerate(value.attachments):
+        for index, attachment in enumerate(values):
             self.text(f"{name}[{index}].media_type", attachment.media_type, least=1, most=255)
             self.text(f"{name}[{index}].uri", attachment.uri, least=1, most=8192)
             self.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)

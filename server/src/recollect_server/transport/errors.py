@@ -37,6 +37,14 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.AnchorsPresent(count=count):
             metadata = {"anchors": str(count)}
             return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ANCHORS_PRESENT", str(error), metadata)
+        case errors.ConversationReadOnly(conversation_id=conversation_id, channel=channel):
+            metadata = {"conversation_id": conversation_id, "channel": channel}
+            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_CONVERSATION_READ_ONLY", str(error), metadata)
+        case errors.NothingNamed(name=name):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": name})
+        case errors.RateLimited(sender=sender, retry_after_ms=wait):
+            reason, metadata = "ERROR_REASON_RATE_LIMITED", {"sender": sender}
+            return status(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, str(error), metadata, (_retry(wait),))
         case errors.StorageUnavailable(retry_after_ms=wait):
             reason = "ERROR_REASON_STORAGE_UNAVAILABLE"
             return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))

@@ -20,6 +20,7 @@ from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.note_queue import NoteQueue
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
@@ -30,7 +31,7 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index(NoteQueue, IndexLog):
+class Index(NoteQueue, Routing, IndexLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:

@@ -38,6 +38,10 @@ class TranscriptFolder:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
         return _path(self.root, conversation_id)
 
+    def has(self, conversation_id: str) -> bool:
+        """Whether there is a transcript of that name."""
+        return is_conversation_id(conversation_id) and self.path(conversation_id).exists()
+
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Every conversation that has a transcript, with the file's size in bytes."""
         for name, entry in self._entries(SUFFIX):

@@ -9,8 +9,10 @@ from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
     Began,
+    CommandRun,
     Compressed,
     Content,
+    Continued,
     MetaUpdated,
     Party,
     SplitSuggested,
@@ -61,17 +63,27 @@ def encode(entry: Entry) -> bytes:
         fields["draftId"] = stamp.draft_id
     if stamp.batch[1] > 1:
         fields["batch"] = stamp.batch
+    return seal(fields)
+
+
+def seal(fields: dict[str, Any]) -> bytes:
+    """A line that says these, with its checksum and newline; `fields` is not empty. Raises ValueError as `encode`."""
     body = orjson.dumps(fields)[:-1]
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 
-def decode(line: bytes, sequence: int) -> Entry:
-    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
+def unseal(line: bytes) -> Any:
+    """What a line without its newline says. Raises Damaged if its checksum does not fit, ValueError if it is no JSON."""
     body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
     if suffix != b',"crc":"%08x"}' % crc32(body):
         raise Damaged("the checksum does not fit" if suffix.startswith(b',"crc":"') else "there is no checksum")
+    return orjson.loads(body + b"}")
+
+
+def decode(line: bytes, sequence: int) -> Entry:
+    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
     try:
-        fields = orjson.loads(body + b"}")
+        fields = unseal(line)
         return Entry(_content(fields, sequence), _stamp(fields))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
@@ -122,6 +134,8 @@ def _fields(content: Content) -> dict[str, Any]:
             }
             if content.model:
                 began["model"] = content.model
+            if content.pinned:
+                began["pinned"] = True
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
                 began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
@@ -147,6 +161,13 @@ def _fields(content: Content) -> dict[str, Any]:
         case AnchorSet():
             event = {"event": "anchor", "key": content.key, "value": content.value}
             event |= {"confidence": content.confidence, "sequence": content.sequence}
+        case Continued():
+            event = {"event": "continued", "conversation": content.conversation_id}
+        case CommandRun():
+            event = {"event": "command", "text": content.text, "reply": content.reply}
+            event |= {"before": content.before} if content.before else {}
+            event |= {"cleared": True} if content.cleared else {}
+            event |= {"mail": content.mail} if content.mail else {}
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
     return {"type": "event"} | event | {"timestamp": to_text(content.time)}
@@ -172,6 +193,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             participants=_texts(fields.get("participants", ())),
             party=Party(*(_text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
             model=_text(fields, "model", ""),
+            pinned=bool(_optional(fields, "pinned", bool)),
         )
     if kind == "event":
         return _event(fields)
@@ -201,6 +223,17 @@ def _event(fields: dict[str, Any]) -> Content:
         case "anchor":
             confidence = float(fields["confidence"])
             return AnchorSet(_text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time)
+        case "continued":
+            return Continued(_text(fields, "conversation"), time)
+        case "command":
+            return CommandRun(
+                _text(fields, "text"),
+                _text(fields, "reply"),
+                time,
+                _text(fields, "before", ""),
+                bool(_optional(fields, "cleared", bool)),
+                _texts(fields.get("mail", ())),
+            )
         case _:
             return Unknown()
 
