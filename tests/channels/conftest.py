@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from recollect.v1 import channel_service_pb2 as channel_api
@@ -26,6 +26,12 @@ class Post(Service):
     def __init__(self, target: str) -> None:
         super().__init__(target)
         self.stub = ChannelServiceStub(self.channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
 
     def deliver(self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any) -> Response:
         """One message over a channel."""

@@ -13,7 +13,7 @@ OWNERS_ALONE = frozenset({WEB, CLI})
 """Channels on which nobody but the owner can write."""
 
 _PHONES = frozenset({WHATSAPP, "signal", "sms"})
-_PHONE = re.compile(r"\+?[0-9 ().\-/]+")
+_PHONE = re.compile(r"\+?[0-9 ().\-/]*")
 _PERSONAL = frozenset({"s.whatsapp.net", "c.us"})  # servers on which the part before the @ is a phone number
 _MENTION = re.compile(r"<@!?([0-9]+)>")
 _BRACKETED = re.compile(r"<([^<>]*)>")
@@ -49,7 +49,7 @@ def normal_message_ids(*texts: str) -> tuple[str, ...]:
     for text in texts:
         inside = _BRACKETED.findall(text)
         for part in inside or text.split():
-            if name := "".join(part.split()).strip("<>"):
+            if name := "".join(part.split()).replace("<", "").replace(">", ""):
                 found[name] = None
     return tuple(found)
 

@@ -37,7 +37,7 @@ from recollect_server.services.space import Committed, Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.reader import contents_of, messages_of
-from recollect_server.storage.transcript.received import key_of_delivery
+from recollect_server.storage.transcript.received import hash_of_delivery, key_of_delivery
 
 log = structlog.get_logger("recollect.channels")
 
@@ -82,7 +82,7 @@ class Receiving:
                 if not self._identities.is_owner(inbound.channel, inbound.sender):
                     self._flood.admit(inbound.channel, inbound.sender)
                     raise NotYetImplemented("ChannelService.Receive of a sender who is no owner")
-                if self._space.index.is_forgotten(request.id):
+                if self._space.index.is_forgotten(hash_of_delivery(request.id)):
                     return Received(None, duplicate=True)
                 command = None if inbound.attachments else parse(inbound.text)
                 with self._places.hold(_lock_of(inbound)):
