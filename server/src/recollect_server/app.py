@@ -23,6 +23,8 @@ from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.compaction import Compaction
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
+from recollect_server.services.external.external import External
+from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.meaning import Meaning
 from recollect_server.services.naming import Naming
 from recollect_server.services.recall import Recall
@@ -81,6 +83,8 @@ class App:
     """What a client calls."""
     data_dir: Path
     recovered: Recovered
+    external: External
+    """Where what third parties write comes in."""
     _stops: tuple[Callable[[], None], ...]
 
     def stop(self) -> None:
@@ -104,6 +108,8 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         writer = TranscriptWriter(sync=settings.durability == "fsync")
         space = Space(folder, writer, recovered.index, clock)
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        communications = CommunicationStore(space)
+        external = External(communications)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
         live = LiveUpdates(
@@ -155,7 +161,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         for stop in reversed(stops):
             stop()
         raise
-    return App(address, settings.data_dir, recovered, tuple(stops))
+    return App(address, settings.data_dir, recovered, external, tuple(stops))
 
 
 def _weights(settings: Settings) -> Path | None:
