@@ -24,6 +24,7 @@ from recollect_server.services.compaction import Compaction
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
 from recollect_server.services.external.external import External
+from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.meaning import Meaning
 from recollect_server.services.naming import Naming
@@ -38,6 +39,8 @@ from recollect_server.storage.transcript.files import TranscriptFolder, make_fol
 from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
+from recollect_server.transport.convert_external import encode_communication_update
+from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
@@ -119,11 +122,14 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             draft_timeout=milliseconds(settings.draft_timeout),
             max_draft=settings.max_message_bytes,
         )
-        streams = Streams(live, StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()))
+        live_communications = LiveCommunications(communications, encode_communication_update)
+        stream_limits = StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
+        streams = Streams((live, live_communications), stream_limits)
         stops += (pruner.stop, streams.stop)
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -131,10 +137,11 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     WorkingContext(space, working_limits),
                     live,
                     streams,
-                    Limits(settings.max_message_bytes, settings.max_batch_bytes),
+                    limits,
                     clock,
                 ),
                 "RecallService": RecallHandlers(Recall(space, meaning)),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
             },
             ServerOptions(
                 listen=settings.listen,
