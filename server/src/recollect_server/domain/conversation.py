@@ -162,7 +162,7 @@ class CommandRun:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A whole, undamaged line that this version does not know: kept, and passed over."""
+    """A whole, undamaged line that this version does not know, or that is not a conversation's: kept, and passed over."""
 
 
 Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | Continued | CommandRun

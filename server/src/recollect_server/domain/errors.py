@@ -4,6 +4,10 @@ RecollectError
 ├── InvalidField            a request's fields are wrong; each named
 ├── InvalidPageToken
 ├── ConversationNotFound
+├── CommunicationNotFound   no such external communication
+├── EscalationNotFound
+├── TrustRequired           the party's trust does not allow a reply
+├── EscalationClosed        it was resolved before, with another answer
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
@@ -59,6 +63,39 @@ class ConversationNotFound(RecollectError):
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is no conversation {conversation_id}")
         self.conversation_id = conversation_id
+
+
+class CommunicationNotFound(RecollectError):
+    """No such external communication."""
+
+    def __init__(self, communication_id: str) -> None:
+        super().__init__(f"there is no external communication {communication_id}")
+        self.name = communication_id
+
+
+class EscalationNotFound(RecollectError):
+    """No such escalation."""
+
+    def __init__(self, escalation_id: str) -> None:
+        super().__init__(f"there is no escalation {escalation_id}")
+        self.name = escalation_id
+
+
+class TrustRequired(RecollectError):
+    """The party's trust does not allow a reply. Nothing was recorded."""
+
+    def __init__(self, communication_id: str, trust: str, why: str) -> None:
+        super().__init__(f"{communication_id} may not be answered: {why}")
+        self.communication_id = communication_id
+        self.trust = trust
+
+
+class EscalationClosed(RecollectError):
+    """The escalation was resolved before, with another answer, which stands."""
+
+    def __init__(self, escalation_id: str) -> None:
+        super().__init__(f"{escalation_id} was resolved before, and its answer stands")
+        self.escalation_id = escalation_id
 
 
 class RequestIdReused(RecollectError):

@@ -10,9 +10,11 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.channels.commands import Replied
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Received, Receiving, Stored
+from recollect_server.services.external import external
 from recollect_server.transport.channel_checks import check_inbound
 from recollect_server.transport.checks import Checks, Limits
 from recollect_server.transport.convert import fill_conversation, fill_message, inbound_from
+from recollect_server.transport.convert_external import communication_to, escalation_to, external_message_to
 
 _MAX_ADDRESS = 320
 _MAX_PERSON = 256
@@ -130,6 +132,11 @@ def _answer(received: Received) -> api.ReceiveResponse:
         case Replied(text=text, conversation=conversation):
             answer.command_reply.text = text
             fill_conversation(answer.command_reply.conversation, conversation)
+        case external.Received(communication=communication, message=message, escalation=escalation):
+            answer.external.communication.CopyFrom(communication_to(communication))
+            answer.external.message.CopyFrom(external_message_to(message))
+            if escalation is not None:
+                answer.external.escalation.CopyFrom(escalation_to(escalation))
         case None:
             pass
     return answer

@@ -13,7 +13,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.recall_pb2 import DateRange
 
 from recollect_server.domain.errors import InvalidField, Violation
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
 from recollect_server.domain.time import DAY
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -61,6 +61,26 @@ class Checks:
         if (required or value) and not is_conversation_id(value):
             self.refuse(name, "is required" if not value else "is not conv- and a ULID of 26 characters")
 
+    def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
+        """`ext-` and a ULID."""
+        if (required or value) and not is_communication_id(value):
+            self.refuse(name, "is required" if not value else "is not ext- and a ULID of 26 characters")
+
+    def escalation_id(self, name: str, value: str) -> None:
+        """`esc-` and a ULID."""
+        if not is_escalation_id(value):
+            self.refuse(name, "is required" if not value else "is not esc- and a ULID of 26 characters")
+
+    def said(self, name: str, value: str, most: int) -> None:
+        """A text of 1 to `most` bytes that is not only white space, without NUL."""
+        size = len(value.encode())
+        if not value.strip():
+            self.refuse(name, "is empty")
+        elif size > most:
+            self.refuse(name, f"has {size} bytes; at most {most} are allowed")
+        elif "\0" in value:
+            self.refuse(name, "holds the character NUL")
+
     def label(self, name: str, value: str, *, required: bool = False) -> None:
         """A channel: lower case letters, digits, `_` and `-`."""
         if (required or value) and not _LABEL.fullmatch(value):
@@ -82,8 +102,12 @@ class Checks:
         if len(values) > most:
             self.refuse(name, f"has {len(values)} entries; at most {most} are allowed")
         for index, value in enumerate(values[:most]):
-            if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
-                self.refuse(f"{name}[{index}]", "is not kebab-case of at most 64 characters")
+            self.kebab(f"{name}[{index}]", value)
+
+    def kebab(self, name: str, value: str) -> None:
+        """A label in kebab-case."""
+        if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
+            self.refuse(name, "is not kebab-case of at most 64 characters")
 
     def names(self, name: str, values: list[str], most: int = 64) -> None:
         """Names of participants, none twice."""

@@ -13,7 +13,7 @@ from ulid import ULID
 from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
 from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation
-from recollect_server.domain.errors import ConversationNotFound, InvalidField, NotYetImplemented, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
@@ -30,6 +30,7 @@ from recollect_server.services.channels.commands import Asked, Beginning, Comman
 from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversations import check_writable
+from recollect_server.services.external import external
 from recollect_server.services.head import RequestKey, placed
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, lines_then
 from recollect_server.services.locks import StripedLocks
@@ -52,19 +53,25 @@ class Stored:
     messages: list[Message]
 
 
+Outcome = Stored | Replied | external.Received | None
+
+
 @frozen
 class Received:
     """What became of a message. `outcome` None: it was received before, in a conversation that is deleted since."""
 
-    outcome: Stored | Replied | None
+    outcome: Outcome
     duplicate: bool
 
 
 class Receiving:
     """The work of Receive and RunCommand. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, identities: Identities, commands: Commands, flood: Flood) -> None:
+    def __init__(
+        self, space: Space, identities: Identities, commands: Commands, flood: Flood, external_: external.External
+    ) -> None:
         self._space = space
+        self._external = external_
         self._identities = identities
         self._commands = commands
         self._flood = flood
@@ -75,15 +82,14 @@ class Receiving:
     def receive(self, inbound: Inbound) -> Received:
         """Takes a message in. Its sender is normalised."""
         request = RequestKey(key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER)
-        outcome: Stored | Replied | None
+        outcome: Outcome
         with self._space.request_locks.hold(request.id):
             known = self._known(request)
             if known is None:
                 if not self._identities.is_owner(inbound.channel, inbound.sender):
-                    self._flood.admit(inbound.channel, inbound.sender)
-                    raise NotYetImplemented("ChannelService.Receive of a sender who is no owner")
-                if self._space.index.is_forgotten(hash_of_delivery(request.id)):
-                    return Received(None, duplicate=True)
+                    return self._receive_external(inbound)
+                if before := self._delivered_elsewhere(inbound, request):
+                    return before
                 command = None if inbound.attachments else parse(inbound.text)
                 with self._places.hold(_lock_of(inbound)):
                     outcome = self._run(inbound, command, request) if command else self._store(inbound, request)
@@ -107,6 +113,23 @@ class Receiving:
                 replied = self._run_in(conversation_id, Asked(command, text, request))
         self._commands.finish(replied.run, replied.conversation.id)
         return replied
+
+    # Third parties ------------------------------------------------------------------------------------------------------
+
+    def _receive_external(self, inbound: Inbound) -> Received:
+        self._flood.admit(inbound.channel, inbound.sender)
+        received = self._external.receive(
+            inbound.channel, inbound.sender, inbound.provider_message_id, inbound.text, inbound.attachments, inbound.time
+        )
+        return Received(received, received.duplicate)
+
+    def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
+        """What became of an owner's message that is deleted since, or that came before the sender was known as an owner."""
+        key = hash_of_delivery(request.id)
+        forgotten, outside = self._space.index.delivered_elsewhere(key, inbound.channel, inbound.provider_message_id)
+        if outside and (received := self._external.delivered(inbound.channel, inbound.provider_message_id)):
+            return Received(received, duplicate=True)
+        return Received(None, duplicate=True) if forgotten else None
 
     # Repeats ------------------------------------------------------------------------------------------------------------
 

@@ -52,10 +52,15 @@ class Routing(IndexFile):
             ).get
             return found
 
-    def is_forgotten(self, key: str) -> bool:
-        """Whether this message of a provider was in a conversation that was deleted."""
+    def delivered_elsewhere(self, key: str, channel: str, provider_message_id: str) -> tuple[bool, bool]:
+        """Whether this message of a provider was in a conversation that was deleted, and whether it came as a third party's."""
         with self.reading(settled=False) as connection:
-            return connection.execute("SELECT 1 FROM forgotten WHERE key = ?", (key,)).get is not None
+            row = connection.execute(
+                "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?),"
+                " EXISTS(SELECT 1 FROM external_deliveries WHERE channel = ? AND provider_message_id = ?)",
+                (key, channel, provider_message_id),
+            ).get
+            return bool(row[0]), bool(row[1])
 
     def forget(self, keys: Iterable[str], size: int) -> None:
         """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
