@@ -15,6 +15,18 @@ the generated code of the contract, for those who need it.
 from recollect._async.client import AsyncClient
 from recollect._shared.retry import RetryPolicy
 from recollect._sync.client import Client
+from recollect._types.channel import (
+    CliOrigin,
+    CommandReply,
+    DiscordOrigin,
+    EmailOrigin,
+    OwnerIdentity,
+    Received,
+    ReceivedExternal,
+    StoredInConversation,
+    WebOrigin,
+    WhatsappOrigin,
+)
 from recollect._types.conversation import (
     AppendedTurn,
     Conversation,
@@ -24,6 +36,7 @@ from recollect._types.conversation import (
     Party,
     RemovedFrom,
 )
+from recollect._types.external import Direction, Escalation, ExternalCommunication, ExternalMessage, Trust
 from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
 from recollect._types.recall import (
     MATCH_END,
@@ -79,8 +92,10 @@ __all__ = [
     "AsyncClient",
     "Attachment",
     "Cancelled",
+    "CliOrigin",
     "Client",
     "ClientClosed",
+    "CommandReply",
     "Conversation",
     "ConversationAbbreviated",
     "ConversationCreated",
@@ -94,7 +109,13 @@ __all__ = [
     "DeadlineExceeded",
     "DegradedLeg",
     "DeletionReceipt",
+    "Direction",
+    "DiscordOrigin",
+    "EmailOrigin",
     "ErrorReason",
+    "Escalation",
+    "ExternalCommunication",
+    "ExternalMessage",
     "FailedPrecondition",
     "FetchedContext",
     "FieldViolation",
@@ -105,8 +126,11 @@ __all__ = [
     "Message",
     "MessageDelta",
     "NotFound",
+    "OwnerIdentity",
     "Party",
     "PermissionDenied",
+    "Received",
+    "ReceivedExternal",
     "RecentConversation",
     "RecentOrder",
     "RecollectError",
@@ -118,7 +142,9 @@ __all__ = [
     "SearchHit",
     "SearchResult",
     "SplitSuggested",
+    "StoredInConversation",
     "ToolCall",
+    "Trust",
     "TurnOutOfDate",
     "TurnRange",
     "Unauthenticated",
@@ -126,4 +152,6 @@ __all__ = [
     "Unimplemented",
     "Update",
     "Usage",
+    "WebOrigin",
+    "WhatsappOrigin",
 ]

@@ -29,14 +29,13 @@ class Buckets:
             return 0
         with self._guard:
             # A clock that was set back must not leave a bucket empty for longer than it takes to fill.
-            full = max(min(self._full.get(name, 0.0), now + self._room), now) + self._step
-            if (wait := full - now - self._room) > 0:
-                return max(1, round(wait))
-            self._full[name] = full
+            full = max(min(self._full.get(name, 0.0), now + self._room), now)
+            wait = full + self._step - now - self._room
+            self._full[name] = full if wait > 0 else full + self._step
             self._full.move_to_end(name)
             while len(self._full) > self._most:
                 self._full.popitem(last=False)
-            return 0
+            return max(1, round(wait)) if wait > 0 else 0
 
     def __len__(self) -> int:
         return len(self._full)
