@@ -91,13 +91,13 @@ def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
         channel = ("whatsapp", str(490_000_000 + number)) if number < contacts else ("email", f"{number}@example.org")
         return (first + number, f"conv-{ULID()}", channel[0], 1, 1, "[]", channel[1])
 
-    def job(connection: "object", _: int) -> None:
-        connection.executemany(  # type: ignore[attr-defined]
-            f"INSERT INTO conversations(number, {columns}) VALUES(?1, ?2, ?3, ?4, ?5, '', '', ?6, ?6, 1, 1, 0, 1, '', ?7, '', '', '',"
-            " 0, 0, 0.0, 1, 0, 0)",
+    def job(connection: apsw.Connection, _: int) -> None:
+        values = "?1, ?2, ?3, ?4, ?5, '', '', ?6, ?6, 1, 1, 0, 1, '', ?7, '', '', '', 0, 0, 0.0, 1, 0, 0"
+        connection.executemany(
+            f"INSERT INTO conversations(number, {columns}) VALUES({values})",
             (row(number) for number in range(contacts + threads)),
         )
-        connection.executemany(  # type: ignore[attr-defined]
+        connection.executemany(
             "INSERT INTO mail VALUES(?, ?)",
             ((mail_number(name(mail)), first + contacts + mail % threads) for mail in range(mails)),
         )
