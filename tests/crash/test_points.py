@@ -14,6 +14,7 @@ from tests.conftest import RunningServer
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, connected, process
+from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.server.conftest import files_with
 
 Prepare = Callable[[Path], None]
@@ -208,5 +209,5 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 
 
 def test_every_point_is_killed_by_a_test() -> None:
-    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN == set(POINTS)
+    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(POINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -21,6 +21,7 @@ from recollect_server.domain.message import Attachment
 from recollect_server.services.external.external import Received
 
 from tests.conftest import RunningServer
+from tests.server.conftest import Service
 
 UNTRUSTED, KNOWN, BLOCKED = TRUST_UNTRUSTED, TRUST_KNOWN, TRUST_BLOCKED
 NOWHERE = "ext-01J00000000000000000000000"
@@ -102,6 +103,14 @@ def meet() -> Iterator[Meet]:
 def outside(server: RunningServer, meet: Meet) -> Outside:
     """The outside of `server`."""
     return meet(server)
+
+
+@pytest.fixture
+def service(server: RunningServer) -> Iterator[Service]:
+    """The conversations of `server`."""
+    service = Service(server.target)
+    yield service
+    service.channel.close()
 
 
 def folder_of(server: RunningServer) -> Path:

@@ -8,6 +8,7 @@ import click
 from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
+from recollect_server.storage.index.external_checking import external_state_of
 from recollect_server.storage.index.note_queue import note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
@@ -30,6 +31,9 @@ def stats(config: Path | None, **flags: Any) -> None:
         sizes = dict(folder.sizes())
         torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
         deleting = len(folder.deleting())
+        external = external_state_of(folder.root)
+        parties = dict(folder.external.sizes()) if folder.external.root.is_dir() else {}
+        torn += [path.stat().st_size for path in folder.external.root.glob(f"*{SUFFIX}{TORN}")]
     waiting = sum(vectors.lines.get(name) != lines for name, lines in index.lines.items())
     behind = sum(index.progress.get(name) != size for name, size in sizes.items())
     for name, value in {
@@ -49,5 +53,10 @@ def stats(config: Path | None, **flags: Any) -> None:
         "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
+        "external_communications": len(parties),
+        "external_messages": external.messages,
+        "external_bytes": sum(parties.values()),
+        "external_not_indexed_yet": sum(external.progress.get(name) != size for name, size in parties.items()),
+        "escalations_open": external.open_escalations,
     }.items():
         click.echo(f"{name}: {value}")

@@ -10,13 +10,13 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import folded
 from recollect_server.services.embedding import text_of
+from recollect_server.services.external.checking import check as check_external
+from recollect_server.services.soundness import look_through
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import scan
-from recollect_server.storage.transcript.repair import whole_end
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -32,6 +32,8 @@ class Verified:
 
     conversations: int = 0
     messages: int = 0
+    communications: int = 0
+    """External communications."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -100,6 +102,9 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(folder.root)]
+    external = check_external(folder.external, index)
+    done.communications = external.communications
+    done.problems += external.problems
     if contents:
         if (more := contents.count() - done.messages) > 0:
             done.problems.append(f"index: {more} messages are indexed and in no transcript")
@@ -126,28 +131,16 @@ def _vectors(embedded: dict[int, bytes], read: _Read) -> Iterator[str]:
 
 def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
     """Reads a transcript, and says what is wrong with it by itself."""
-    path = folder.path(name)
-    good, why, _ = whole_end(path, 0, 1, size)
-    if good < size:
-        yield f"the last {size - good} bytes are torn: {why}"
-    elif good > size:
-        yield "the last line has no newline"
     turn = 0
-    batch: tuple[int, int] | None = None  # of the line before; None where it cannot be told
-    for line in scan(path):
-        if line.offset >= good:
-            break
+    for line in look_through(folder.path(name), size):
+        if isinstance(line, str):
+            yield line
+            continue
         read.lines, read.size = line.sequence, line.end
         read.conversation = folded(read.conversation, line, name)
         if line.entry is None:
-            yield f"line {line.sequence} is damaged: {line.damage}"
-            batch = None
             continue
         stamp, content = line.entry.stamp, line.entry.content
-        expected = batch and ((1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1]))
-        if expected and stamp.batch != expected:
-            yield f"line {line.sequence} is {stamp.batch[0]} of {stamp.batch[1]} of a batch, and {expected[0]} should be here"
-        batch = stamp.batch
         if stamp.request_id:
             read.requests.setdefault(stamp.request_id, stamp.request_hash)
         if isinstance(content, Message):

@@ -32,6 +32,10 @@ class TranscriptFolder:
         """The folder of the external communications, beside this one. It is there once there is one."""
         return TranscriptFolder(self.root.with_name("external"), is_communication_id)
 
+    def renamed(self, name: str) -> "TranscriptFolder":
+        """The same kind of folder beside this one, of another name."""
+        return TranscriptFolder(self.root.with_name(name), self._is_name)
+
     def create(self) -> None:
         """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
         make_folder(self.root)
