@@ -137,7 +137,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         space.forgetting.append(meaning.forget)
         conversations = Conversations(space)
         try:
-            identities = Identities(space, Ledger(folder.root, IDENTITIES, sync=settings.durability == "fsync"))
+            identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
         except OSError as error:
             raise CannotStart(f"the identities cannot be read: {error}") from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)

@@ -50,7 +50,6 @@ def stats(config: Path | None, **flags: Any) -> None:
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
         "model_spending": f"{notes.calls} calls, {notes.tokens} tokens on {notes.day}" if notes.day else "none",
-        "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
         "external_communications": len(parties),
@@ -58,5 +57,6 @@ def stats(config: Path | None, **flags: Any) -> None:
         "external_bytes": sum(parties.values()),
         "external_not_indexed_yet": sum(external.progress.get(name) != size for name, size in parties.items()),
         "escalations_open": external.open_escalations,
+        "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
     }.items():
         click.echo(f"{name}: {value}")

@@ -1,4 +1,4 @@
-"""A copy of a space's transcripts, those of third parties too, while the server writes them, and the way back.
+"""A copy of a space's transcripts, those of third parties too, and its ledgers, while the server writes them; and the way back.
 
 Each transcript is copied up to the end of a whole batch: everything that was acknowledged before the copy began is in it. The index
 is left out, for it is made anew from the transcripts; the vectors too: words answer while they are worked out anew, and they may be
@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 
 from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
+from recollect_server.storage.transcript.ledger import LEDGERS
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import whole_end
 
@@ -53,6 +54,13 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
     if source.external.root.is_dir():
         folder.external.create()
         manifest["external"], done.communications = _back_up_all(source.external, folder.external, done, progress)
+    # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
+    manifest["ledgers"] = {
+        name: [_copy(source.ledger_path(name), folder.ledger_path(name)), _checksum(folder.ledger_path(name))]
+        for name in LEDGERS
+        if source.ledger_path(name).exists()
+    }
+    sync_folder(target / space)
     _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
     return done
@@ -90,6 +98,9 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
         origin = TranscriptFolder(source / manifest["space"] / "conversations")
         files = _files(origin, manifest["files"])
         external = _files(origin.external, manifest["external"]) if "external" in manifest else None
+        ledgers = {
+            origin.ledger_path(name).stem: (int(size), int(crc)) for name, (size, crc) in manifest.get("ledgers", {}).items()
+        }
     except FileNotFoundError:
         raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -97,6 +108,8 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     for folder in (target, target.external):
         if folder.root.exists() and any(folder.root.iterdir()):
             raise CannotCopy(f"{folder.root} is not empty: a backup is restored to where nothing is (space {space})")
+    if there := [name for name in LEDGERS if target.ledger_path(name).exists()]:
+        raise CannotCopy(f"{target.ledger_path(there[0])} is there: a backup is restored to where nothing is (space {space})")
     done = Copied()
     coming = _restore_all(origin, files, target, done, progress)
     done.conversations = len(list(coming.sizes()))
@@ -104,6 +117,7 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
         coming_external = _restore_all(origin.external, external, target.external, done, progress)
         done.communications = len(list(coming_external.sizes()))
         _take_name(coming_external, target.external)
+    _restore_ledgers(origin, ledgers, target, done)
     _take_name(coming, target)  # last: without its conversations it is not restored
     return done
 
@@ -133,6 +147,22 @@ def _restore_all(
             done.problems += _damages(coming, name)
     sync_folder(coming.root)
     return coming
+
+
+def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied) -> None:
+    for name, (size, checksum) in sorted(ledgers.items()):
+        path = target.ledger_path(name)
+        coming = path.with_name(path.name + RESTORING)
+        coming.unlink(missing_ok=True)
+        try:
+            copied = _copy(origin.ledger_path(name), coming)
+        except FileNotFoundError:
+            done.problems.append(f"{name}: is missing in the backup")
+            continue
+        if (copied, _checksum(coming)) != (size, checksum):
+            done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
+        coming.rename(path)
+    sync_folder(target.root.parent)
 
 
 def _take_name(coming: TranscriptFolder, target: TranscriptFolder) -> None:

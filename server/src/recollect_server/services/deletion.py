@@ -77,7 +77,7 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
     removed: Removed = {}
     try:
         if hashes := deliveries(path):
-            ledger = Ledger(folder.root, FORGOTTEN)
+            ledger = Ledger(folder, FORGOTTEN)
             forget(ledger, hashes)
             reach("delete.forgotten")
             index.forget(hashes, ledger.size())
@@ -112,7 +112,7 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
 
 def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
     """Lets the index know what the ledger of forgotten messages has. Raises IndexUnavailable, OSError."""
-    ledger = Ledger(folder.root, FORGOTTEN)
+    ledger = Ledger(folder, FORGOTTEN)
     ledger.mend()
     if (size := ledger.size()) != index.forgotten_bytes():
         index.forget(forgotten(ledger), size)

@@ -51,6 +51,12 @@ class TranscriptFolder:
         """Where the transcript is. Raises ValueError for a text that is not the name of one: it could be a path."""
         return _path(self.root, conversation_id)
 
+    def ledger_path(self, name: str) -> Path:
+        """Where the ledger of this name is: beside the transcripts. Raises ValueError for a text that is no such name."""
+        if not name.isidentifier():
+            raise ValueError("not the name of a ledger")
+        return self.root.parent / f"{name}{SUFFIX}"
+
     def has(self, conversation_id: str) -> bool:
         """Whether there is a transcript of that name."""
         return is_conversation_id(conversation_id) and self.path(conversation_id).exists()

@@ -7,12 +7,11 @@ before it counts. `identities` says who is an owner; `forgotten` which messages 
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import structlog
 
-from recollect_server.storage.transcript.files import SUFFIX, TORN, open_transcript
+from recollect_server.storage.transcript.files import TORN, TranscriptFolder, open_transcript
 from recollect_server.storage.transcript.record import Damaged, seal, unseal
 from recollect_server.storage.transcript.repair import mend
 from recollect_server.storage.transcript.writer import TranscriptWriter
@@ -28,9 +27,9 @@ LEDGERS = (IDENTITIES, FORGOTTEN)
 class Ledger:
     """An append-only file of a space. Safe to call from any thread of the one process that has the space open."""
 
-    def __init__(self, root: Path, name: str, *, sync: bool = True) -> None:
-        """`root` is the folder of the transcripts; the ledger lies beside it. It need not be there yet."""
-        self.path = root.parent / f"{name}{SUFFIX}"
+    def __init__(self, folder: TranscriptFolder, name: str, *, sync: bool = True) -> None:
+        """The ledger of this name beside a folder of transcripts. It need not be there yet."""
+        self.path = folder.ledger_path(name)
         self._writer = TranscriptWriter(sync=sync)
 
     def mend(self) -> None:
