@@ -189,6 +189,21 @@ def test_a_panel_that_begins_anew_from_an_old_conversation_takes_the_place_of_th
     assert home(post.whatsapp("Two")) == newest
 
 
+def test_a_panel_that_clears_an_old_conversation_leaves_the_pinned_one(post: Post) -> None:
+    old = home(post.whatsapp("One"))
+    pinned = home(post.whatsapp("/new"))
+    assert not post.command(old, "/clear confirm").conversation.pinned
+    assert old not in post.everything()
+    assert home(post.whatsapp("Two")) == pinned
+
+
+def test_a_command_whose_conversation_is_gone_is_not_found(post: Post) -> None:
+    first = home(post.whatsapp("Hello"))
+    new = post.command(first, "/new", request_id="n-1").conversation.id
+    post.delete(new)
+    assert failure_of(lambda: post.command(first, "/new", request_id="n-1")).reason == "CONVERSATION_NOT_FOUND"
+
+
 def test_a_panel_is_told_what_is_no_command_and_no_conversation(post: Post) -> None:
     first = home(post.whatsapp("Hello"))
     assert failure_of(lambda: post.command(first, "Hello")).fields == ("text",)

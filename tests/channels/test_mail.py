@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.channels.conftest import Post, here, home
 from tests.conftest import RunningServer
-from tests.server.conftest import agent, files_with, kept_by
+from tests.server.conftest import agent, at_once, files_with, kept_by
 
 Start = Callable[..., RunningServer]
 Reach = Callable[[RunningServer], Post]
@@ -97,6 +97,16 @@ def test_a_cleared_thread_goes_on_in_the_new_conversation(post: Post) -> None:
 def test_a_thread_that_began_with_a_command_goes_on(post: Post) -> None:
     first = home(post.mail("/help", "<a@mail>"))
     assert home(post.mail("Now then", "<b@mail>", "<a@mail>")) == first
+
+
+def test_answers_that_come_at_the_same_moment_begin_one_thread(post: Post) -> None:
+    for thread in range(5):
+        homes = at_once(
+            8,
+            lambda number, thread=thread: home(post.mail(str(number), f"<{thread}-{number}@x>", f"<{thread}-root@x>")),  # type: ignore[misc]
+        )
+        assert len(set(homes)) == 1
+        assert len(post.said(homes[0])) == 8
 
 
 def test_two_owners_share_a_thread(post: Post) -> None:

@@ -5,6 +5,8 @@ the request: so a repeat finds the answer there, for ever. A command that ends a
 to the old one is done by a repeat if a crash came between.
 """
 
+from dataclasses import replace
+
 import structlog
 from ulid import ULID
 
@@ -76,6 +78,8 @@ class Commands:
             case Clear(confirmed=True) if said_in:
                 head = self._head(said_in)
                 text = f"The conversation is removed for good ({_messages(head)}). A new one begins."
+                if pinned != said_in:  # another one has its place, and keeps it
+                    beginning = replace(beginning, pinned=False)
                 return self._anew(asked, said_in, beginning, text, head.conversation.model, cleared=True)
             case Clear(confirmed=True):
                 return self._note(asked, None, beginning, "There is nothing to remove yet.")

@@ -5,6 +5,7 @@ space). So a repeat is known for ever, also with a new index, and also once the 
 hash. A repeat is the same message whatever else it says: providers deliver again with other times, names and headers.
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import structlog
@@ -19,6 +20,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
     EmailOrigin,
     Inbound,
+    Place,
     WebOrigin,
     headers_of,
     mail_ids,
@@ -76,8 +78,10 @@ class Receiving:
         self._commands = commands
         self._flood = flood
         self._replays = Replays()
+        # By place, so that two first messages of it begin one conversation; on e-mail by each id that a message names, so that it
+        # is routed when all that came before it is stored. Taken after a request's lock and before a conversation's.
         self._places = StripedLocks()
-        """By place, so that two first messages of it begin one conversation. Taken after a request's, before a conversation's."""
+        self._mails = StripedLocks()
 
     def receive(self, inbound: Inbound) -> Received:
         """Takes a message in. Its sender is normalised."""
@@ -91,8 +95,9 @@ class Receiving:
                 if before := self._delivered_elsewhere(inbound, request):
                     return before
                 command = None if inbound.attachments else parse(inbound.text)
-                with self._places.hold(_lock_of(inbound)):
-                    outcome = self._run(inbound, command, request) if command else self._store(inbound, request)
+                mail = _mail(inbound)
+                with self._held(inbound, mail, command):
+                    outcome = self._run(inbound, mail, command, request) if command else self._store(inbound, mail, request)
             else:
                 outcome = self._again(known)
         if isinstance(outcome, Replied):
@@ -107,8 +112,12 @@ class Receiving:
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
         with self._space.request_locks.hold(request_id or conversation_id):
             if request and (known := self._known(request)):
-                replied = self._again(known)
-                assert isinstance(replied, Replied)
+                before = self._again(known)
+                if not isinstance(before, Replied):  # deleted since
+                    raise ConversationNotFound(known.conversation_id)
+                replied = before
+            elif request and self._space.index.delivered_elsewhere(hash_of_delivery(request.id), "", "")[0]:
+                raise ConversationNotFound(conversation_id)
             else:
                 replied = self._run_in(conversation_id, Asked(command, text, request))
         self._commands.finish(replied.run, replied.conversation.id)
@@ -155,8 +164,8 @@ class Receiving:
 
     # Messages -----------------------------------------------------------------------------------------------------------
 
-    def _store(self, inbound: Inbound, request: RequestKey) -> Stored:
-        threads = self._threads(inbound)
+    def _store(self, inbound: Inbound, mail: tuple[str, ...], request: RequestKey) -> Stored:
+        threads = self._threads(mail)
         conversation_id = min(threads) if threads else self._route(inbound)
         if conversation_id is not None:
             try:
@@ -197,12 +206,17 @@ class Receiving:
         place = place_of(inbound.channel, party_of(inbound))
         return self._space.routes.pinned(self._space.index, place) if place.known else None
 
-    def _threads(self, inbound: Inbound) -> set[str]:
-        """The conversations of the thread that an e-mail is of. More than one if nobody knew so far that they are one thread."""
+    def _threads(self, mail: tuple[str, ...]) -> set[str]:
+        """The conversations of an e-mail's thread, by the ids that it names; none on another channel. More than one if nobody knew
+        so far that they are one thread.
+        """
+        return self._space.routes.threads(self._space.index, map(mail_number, mail)) if mail else set()
+
+    def _held(self, inbound: Inbound, mail: tuple[str, ...], command: Command | None) -> AbstractContextManager[object]:
+        """What orders the messages of a place. A command on e-mail may end any thread, so it is alone."""
         if inbound.channel != EMAIL:
-            return set()
-        names = [mail_number(name) for name in _mail(inbound)]
-        return self._space.routes.threads(self._space.index, names)
+            return self._places.hold(_name_of(inbound.channel, place_of(inbound.channel, party_of(inbound))))
+        return self._mails.hold_all() if command else self._mails.hold_each(mail)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
         """Two threads turned out to be one: what comes in for the others goes to the one that began first from here on."""
@@ -215,8 +229,8 @@ class Receiving:
 
     # Commands -----------------------------------------------------------------------------------------------------------
 
-    def _run(self, inbound: Inbound, command: Command, request: RequestKey) -> Replied:
-        threads = self._threads(inbound)
+    def _run(self, inbound: Inbound, mail: tuple[str, ...], command: Command, request: RequestKey) -> Replied:
+        threads = self._threads(mail)
         said_in = min(threads) if threads else self._route(inbound)
         beginning = _beginning(inbound)
         if said_in is not None:
@@ -230,7 +244,7 @@ class Receiving:
                 if _is_named(inbound):
                     raise
                 said_in = None
-        asked = Asked(command, inbound.text, request, _mail(inbound))
+        asked = Asked(command, inbound.text, request, mail)
         return self._commands.run(asked, said_in, said_in, beginning)
 
     def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
@@ -238,18 +252,14 @@ class Receiving:
             conversation = self._space.head(conversation_id).conversation
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
-        with self._places.hold(_name_of(channel, str(place))):
+        with self._mails.hold_all() if channel == EMAIL else self._places.hold(_name_of(channel, place)):
             pinned = self._space.routes.pinned(self._space.index, place) if place.known else None
             return self._commands.run(asked, conversation_id, pinned or conversation_id, beginning)
 
 
-def _lock_of(inbound: Inbound) -> str:
-    return _name_of(inbound.channel, str(place_of(inbound.channel, party_of(inbound))))
-
-
-def _name_of(channel: str, place: str) -> str:
-    """What orders the messages of a place. E-mail is one place: any of its messages may join any two threads."""
-    return channel if channel in (EMAIL, WEB) else place
+def _name_of(channel: str, place: Place) -> str:
+    """A place by name. The web is one."""
+    return channel if channel == WEB else str(place)
 
 
 def _is_named(inbound: Inbound) -> bool:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from recollect_server.domain.conversation import CommandRun
 from recollect_server.storage.transcript.ledger import Ledger
 from recollect_server.storage.transcript.reader import scan
 
@@ -25,9 +26,13 @@ def hash_of_delivery(key: str) -> str:
 
 
 def deliveries(path: Path) -> list[str]:
-    """The hashes of the deliveries that a transcript has, none twice. Raises OSError."""
-    keys = (line.entry.stamp.request_id for line in scan(path) if line.entry)
-    return list(dict.fromkeys(hash_of_delivery(key) for key in keys if " " in key))
+    """The hashes of the deliveries that a transcript has, and of the requests that ran commands, none twice. Raises OSError."""
+    found: dict[str, None] = {}
+    for line in scan(path):
+        key = line.entry.stamp.request_id if line.entry else ""
+        if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
+            found[hash_of_delivery(key)] = None
+    return list(found)
 
 
 def forget(ledger: Ledger, hashes: list[str]) -> None:
