@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from recollect._async.conversations import Conversations
+from recollect._async.external import External
 from recollect._async.invoker import Invoker
 from recollect._async.recall import Recall
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
@@ -29,6 +30,8 @@ class AsyncClient:
     """Begin, write, read, name and delete conversations."""
     recall: Recall
     """Find conversations and messages again."""
+    external: External
+    """Read, trust and answer third parties."""
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class AsyncClient:
         self._invoker = Invoker(target, timeout, token, retry, sleep)
         self.conversations = Conversations(self._invoker)
         self.recall = Recall(self._invoker)
+        self.external = External(self._invoker)
 
     async def close(self) -> None:
         """Ends the connection, and calls that run over it with `ClientClosed`. A second time does nothing.
