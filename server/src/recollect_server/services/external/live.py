@@ -7,8 +7,7 @@ and the last answer is kept for those who ask the same. So a watcher holds nothi
 import re
 import threading
 from collections.abc import Callable
-
-import structlog
+from contextlib import suppress
 
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.external import Changed, CommunicationUpdate, Escalated, Exchanged, Listed
@@ -18,8 +17,6 @@ from recollect_server.services.streaming.log import Batch, News, Position, Renew
 from recollect_server.storage.index.external import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.external_index import ExternalChanges
 from recollect_server.storage.index.index import Index
-
-log = structlog.get_logger("recollect.external")
 
 _LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
@@ -68,10 +65,8 @@ class LiveCommunications:
     def tick(self) -> None:
         """Some time passed: what the index refused is tried again."""
         if self.store.behind:
-            try:
+            with suppress(IndexUnavailable, StorageUnavailable):  # it was logged when it was refused
                 self.store.bring_up()
-            except (IndexUnavailable, StorageUnavailable) as error:
-                log.warning("communications_behind", reason=str(error))
 
     def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
         """The oldest updates behind a position, and the position behind them.
