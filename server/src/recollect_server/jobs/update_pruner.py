@@ -1,4 +1,4 @@
-"""Keeps the log of updates within its bounds: a little at a time, so that appends never wait for it."""
+"""Keeps the logs of updates within their bounds: a little at a time, so that appends never wait for it."""
 
 import threading
 from datetime import timedelta
@@ -47,6 +47,11 @@ class UpdatePruner:
         through = index.prunable(self._space.clock() - self._retention, self._most)
         pruned = 0
         while through and (taken := index.prune(through, _SLICE)):
+            pruned += taken
+            if self._stopping.wait(_PAUSE):
+                return pruned
+        before = self._space.clock() - self._retention
+        while taken := index.prune_external(before, self._most, _SLICE):
             pruned += taken
             if self._stopping.wait(_PAUSE):
                 break
