@@ -56,8 +56,8 @@ class Recollect:
         )
         return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
-    def on_terminal(self, *arguments: str, typed: str = "", **more: str) -> Ran:
-        """On a terminal of 120 columns. Its standard error is apart."""
+    def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
+        """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a prompt of its own."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         with subprocess.Popen(
@@ -68,10 +68,16 @@ class Recollect:
             env=environment(self.address, COLUMNS="120", **more),
         ) as process:
             os.close(theirs)
-            os.write(ours, typed.encode())
-            seen = b""
-            while chunk := _read(ours):
-                seen += chunk
+            seen, asked = b"", 0
+            try:
+                while chunk := _read(ours):
+                    seen += chunk
+                    while asked < len(typed) and seen.count(b"> ") > asked:
+                        os.write(ours, typed[asked].encode())
+                        asked += 1
+            except BaseException:
+                process.kill()  # a test that is given up may not wait for it
+                raise
             assert process.stderr is not None
             err = process.stderr.read().decode()
             code = process.wait(TIMEOUT)

@@ -1,19 +1,20 @@
 """`recollect chat`: a minimal prompt that keeps what is said."""
 
 import sys
+import uuid
 from contextlib import suppress
 from typing import Any
 
 import click
 
-from recollect import Message, Unimplemented
+from recollect import CliOrigin, CommandReply, Message, StoredInConversation, Unimplemented
 from recollect._shared.plain import plain
 from recollect.cli.answering import NoAnswer, answer
 from recollect.cli.exits import FAILED, REFUSED, Ended
 from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import clean, console, json_line, warn
-from recollect.cli.receiving import receive
 
+CHANNEL = "cli"
 _LEAVE = {"/quit", "/exit"}
 
 
@@ -28,8 +29,10 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
     It reads the conversation's working context, one JSON message a line and the one to answer last, and what it prints is the
     answer: shown as it comes, live to whoever watches, and stored when the command ends well.
 
-    The server answers /new, /model, /history and /help. /quit, or the end of the input, leaves.
+    The server answers /new, /model, /history, /clear and /help. /quit, or the end of the input, leaves.
     """
+    if not shell.as_json:
+        console().print(clean(f"Kept in {CHANNEL}:{name}. /help says what there is; /quit or Ctrl-D leaves.", "dim"))
     while (line := _next_line(shell)) is not None:
         text = line.strip()
         if text in _LEAVE:
@@ -37,12 +40,15 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
         if not text:
             continue
         try:
-            received = receive(shell.client, name, line)
+            # One id for each line that is typed: retries of the client store it once.
+            received = shell.client.channels.receive(CHANNEL, uuid.uuid4().hex, line, origin=CliOrigin(session_name=name)).outcome
         except Unimplemented as error:
             raise Ended(f"this server knows no channels, which chat needs: {error}", REFUSED) from error
-        if received.reply:
-            _say(shell, received.reply, {"reply": received.reply, "conversationId": received.conversation.id})
+        if isinstance(received, CommandReply):
+            _say(shell, received)
             continue
+        if not isinstance(received, StoredInConversation):
+            raise Ended("the server takes what is typed here for a third party's", FAILED)
         if shell.as_json:
             for message in received.messages:
                 _record(received.conversation.id, message)
@@ -83,11 +89,11 @@ def _show(shell: Shell) -> Any:
     return lambda part: out.print(clean(part, "green"), end="")
 
 
-def _say(shell: Shell, text: str, record: dict[str, Any]) -> None:
+def _say(shell: Shell, reply: CommandReply) -> None:
     if shell.as_json:
-        json_line(record)
+        json_line({"reply": reply.text, "conversationId": reply.conversation.id})
     else:
-        console().print(clean(text, "yellow"))
+        console().print(clean(reply.text, "yellow"))
 
 
 def _record(conversation_id: str, message: Message) -> None:
