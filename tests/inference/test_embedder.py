@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import threading
+import time
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -98,6 +100,18 @@ def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
     pieces = embedder.embed_pieces(embedder.cut(filler + "The password of the safe is written under the violin."))
     without = embedder.embed_pieces(embedder.cut(filler))
     assert (pieces @ question).max() > (without @ question).max() + 0.2
+
+
+def test_others_go_on_while_a_long_text_is_cut(embedder: Embedder) -> None:
+    text = "a journey to Japan and back " * 35_000
+    cutting = threading.Thread(target=embedder.cut, args=(text,))
+    began = last = time.perf_counter()
+    longest = 0.0
+    cutting.start()
+    while cutting.is_alive():
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    assert longest < (time.perf_counter() - began) / 2
 
 
 def test_the_same_text_has_the_same_bytes_whatever_it_is_embedded_with(embedder: Embedder) -> None:

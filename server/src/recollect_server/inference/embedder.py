@@ -72,7 +72,8 @@ class Embedder:
 
     def cut(self, text: str) -> list[Piece]:
         """The text as pieces of about equal length, each overlapping the next. One at least."""
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a second.
+        ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
         length = -(-(len(ids) + (count - 1) * OVERLAP) // count)
         starts = [min(number * (length - OVERLAP), max(0, len(ids) - length)) for number in range(count)]
