@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.domain.budget import estimate_tokens
 
 from tests.conftest import RunningServer
-from tests.naming.conftest import until
 from tests.server.conftest import Service, agent, tool, transcript, user
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -47,6 +48,15 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
     assert service.found("plant 99") == [conversation]
     assert transcript(compacting, conversation).read_bytes().count(b'"compression"') == 1
     assert not service.load(quiet).compression_summary
+
+
+def test_a_recorded_summary_has_500_tokens_at_most_however_much_there_is(service: Service) -> None:
+    conversation = service.create().id
+    for number in range(21):
+        plants = (f"Reactor {number}.{at} of plant {at % 7} was inspected by team {at % 5}." for at in range(40))
+        service.append(conversation, user(" ".join(plants)), agent(f"Plant {number} is at 70 degrees."))
+    until(lambda: service.load(conversation).compression_summary)
+    assert 450 < estimate_tokens(service.load(conversation).compression_summary) <= 500
 
 
 def test_the_next_summary_goes_on_from_the_last(service: Service) -> None:
