@@ -194,7 +194,7 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
     assert [service.get(conversation).abbreviation for conversation in conversations] == ["", "", ""]
     assert capsys.readouterr().out.count("notes_not_written") == 1
     said = run("stats", "--data-dir", server.data_dir).stdout
-    assert "notes_failed: 1 conversations, as: the API answered 401 authentication_error" in said
+    assert "notes_failed: 2 conversations, as: the API answered 401 authentication_error" in said
     assert "model_spending: 2 calls, 0 tokens on 2026-" in said
     api.answers = [wrote(NOTES)]
     clock.move(5 * MINUTE)
