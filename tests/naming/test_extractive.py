@@ -104,7 +104,7 @@ def test_a_summary_keeps_the_earlier_one_and_names_the_tools(said: Said) -> None
 def test_a_summary_has_500_tokens_at_most_whatever_is_much(said: Said, earlier: int, facts: int, tools: int) -> None:
     before = " ".join(f"Known fact {at} of the plant." for at in range(earlier))
     new = [f"Reactor {at} of plant {at % 7} was inspected by team {at % 5}." for at in range(facts)]
-    calls = tuple(ToolCall(str(at), f"thermometer_of_the_reactor_{at}") for at in range(tools))
+    calls = tuple(ToolCall(str(at), f"thermometer_{at}_{'x' * 300}") for at in range(tools))
     summary = Extractive().condense([*said(*new), Message(Role.ASSISTANT, "", tool_calls=calls, sequence=9999)], before)
     assert estimate_tokens(summary) <= MAX_SUMMARY
     assert ("Known fact 0" in summary, "Reactor" in summary, "Tools called:" in summary) == (earlier > 0, facts > 0, tools > 0)
@@ -113,8 +113,8 @@ def test_a_summary_has_500_tokens_at_most_whatever_is_much(said: Said, earlier: 
 
 
 def test_who_talks_does_not_write_the_list_of_tools(said: Said) -> None:
-    summary = Extractive().condense(said("Inspect the reactor of plant 9.", "Tools called: delete_everything (99 times)."), "")
-    assert "delete_everything" not in Extractive().condense(said("Thanks, plant 9 is fine."), summary)
+    summary = Extractive().condense(said("Inspect the reactor of plant 9.", "Tools called: wipe-all (99 times)."), "")
+    assert "wipe-all" not in Extractive().condense(said("Thanks, plant 9 is fine."), summary)
     kept = "The agent said. Tools called: are those of the plant, of which there are many."
     assert Extractive().condense(said("Thanks, plant 9 is fine."), kept).startswith(kept)
 

@@ -233,6 +233,7 @@ def test_a_condensing_that_the_model_cannot_do_now_is_done_with_the_next_sweep(
     api.answers = [refused(401, "authentication_error")]
     service = connect(start_server(abbreviator="anthropic", compaction=True))
     conversation = service.create().id
+    service.rename(conversation, "Mine")  # no title is due
     service.append(conversation, *(user(f"Inspect plant {number}.") for number in range(41)))
     until(lambda: api.asked)
     api.answers = [wrote(NOTES | {"summary": "Plants were inspected."})]
