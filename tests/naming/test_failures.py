@@ -66,11 +66,15 @@ def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_agai
     server = start_server(abbreviator="extractive")
     service = connect(server)
     gone, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    lost = [service.told("Where is it?") for _ in range(2)]
+    for each in lost:
+        damage(transcript(server, each), b"Where is it?")
     path = transcript(server, gone)
     path.rename(path.with_suffix(".away"))
     clock.move(10 * MINUTE)
     until(lambda: service.get(other).abbreviation)
-    until(lambda: "notes_failed: 1 conversations, as: its transcript is not there" in stats(server))
+    reasons = "as: none of its messages can be read; its transcript is not there"
+    until(lambda: f"notes_failed: 3 conversations, {reasons}" in stats(server))
     path.with_suffix(".away").rename(path)
     clock.move(5 * MINUTE)
     until(lambda: service.get(gone).abbreviation)

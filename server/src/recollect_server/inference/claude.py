@@ -44,7 +44,7 @@ class Claude:
         model: str,
         spending: Spending,
         *,
-        timeout: float = 60.0,
+        timeout: float = 120.0,
         backoff: Backoff | None = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
