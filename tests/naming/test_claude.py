@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import monotonic
 from typing import get_args
 
@@ -11,7 +12,7 @@ from anthropic import transform_schema
 from anthropic.resources.messages.messages import DEPRECATED_MODELS
 from anthropic.types.model import Model
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Role, ToolCall
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
 from recollect_server.inference.claude import ALIASES, Claude
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
@@ -323,6 +324,25 @@ def test_a_summary_is_asked_for_in_the_same_way(make: Callable[..., Claude], api
     summary = make().condense(said("Hello"), "What was before.")
     assert 400 < estimate_tokens(summary) <= MAX_SUMMARY
     assert "What was before." in api.asked[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("written", "ending"),
+    [
+        ("They took steps with df.", "steps with df. Tools called: ps (2 times), top."),
+        ("Looked with df, ps and top.", "Looked with df, ps and top."),
+        ("word " * 2000, "word… Tools called: ps (2 times), top, df."),
+    ],
+)
+def test_a_summary_names_every_tool_even_if_the_model_does_not(
+    make: Callable[..., Claude], api: Api, said: Said, written: str, ending: str
+) -> None:
+    api.answers = [wrote({"summary": written})]
+    calls = tuple(ToolCall(str(at), name) for at, name in enumerate(("ps", "df")))
+    asking = replace(said("Hello")[0], role=Role.ASSISTANT, tool_calls=calls)
+    summary = make().condense([asking], "What was before. Tools called: ps, top.")
+    assert summary.endswith(ending)
+    assert estimate_tokens(summary) <= MAX_SUMMARY
 
 
 def test_without_a_key_the_model_says_so(monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: Ledger, api: Api) -> None:

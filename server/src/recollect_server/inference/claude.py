@@ -24,6 +24,7 @@ from recollect_server.inference.prompts import (
     summary_from,
 )
 from recollect_server.inference.spending import Spending
+from recollect_server.inference.tools import called_in, parted, with_tools
 
 T = TypeVar("T")
 
@@ -77,9 +78,10 @@ class Claude:
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
         """The summary. A long conversation is read in parts."""
+        tools = parted(earlier)[1] + called_in(said)
         for part in _parts(said):
             earlier = self._ask(SUMMARY_SYSTEM, SUMMARY_SCHEMA, part, earlier, summary_from)
-        return earlier
+        return with_tools(earlier, tools)
 
     def close(self) -> None:
         """Lets go of the connections; what waits for another try gives up."""

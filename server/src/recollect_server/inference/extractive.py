@@ -4,7 +4,6 @@ Sentences are chosen one after the other, each time the one that adds the most w
 weighs by how often it is said (damped), a name or a figure more; cues and the place of a sentence scale its sum (see `sentences`).
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,13 +14,12 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of, title_of
 from recollect_server.inference.sentences import Sentence, sentences_of, topical
 from recollect_server.inference.statements import anchors_in
+from recollect_server.inference.tools import LIST, called_in, listed, parted
 
 _SENTENCES_SHARE = 0.75  # of the abbreviation's tokens; what is left names words that no sentence has
 _TOLD = 0.15  # what a word still weighs once a sentence has told it
 _BLOCK, _BLOCK_KEEPS = 600, 60  # sentences of a long conversation that are looked at together, and how many of them go on
 _MAX_SENTENCES = 1200
-_TOOLS, _MAX_TOOLS = "Tools called:", 12  # how a summary's list of tools begins, and how many are in it
-_CALLED = re.compile(r"(\S+)(?: \((\d{1,9}) times\))?")
 _NAME = 1.6  # how much more a name or a figure weighs
 
 
@@ -51,14 +49,13 @@ class Extractive:
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
         """The summary. Never raises."""
-        known, tools = _parted(earlier)
-        tools.update(call.name for message in said for call in message.tool_calls)
-        shown = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in tools.most_common(_MAX_TOOLS))
-        used = clipped(f"{_TOOLS} {shown}.", MAX_SUMMARY // 5) if tools else ""
+        known, tools = parted(earlier)
+        tools.update(called_in(said))
+        used = listed(tools)
         # What was known before has as much right to stay as all that is new.
         known = clipped(known, MAX_SUMMARY // 2)
         # Nobody who talks writes the list of tools.
-        sentences = [sentence for sentence in self._sentences(said) if _TOOLS not in sentence.text]
+        sentences = [sentence for sentence in self._sentences(said) if LIST not in sentence.text]
         room = MAX_SUMMARY - estimate_tokens(known) - estimate_tokens(used) - 2
         told = self._told(sentences, weigh(sentences), room, 1.0)
         return " ".join(part for part in (known, told, used) if part)
@@ -114,21 +111,6 @@ class Extractive:
             for word in best.words:
                 weights[word] *= _TOLD
         return sorted(chosen, key=lambda sentence: sentence.order)
-
-
-def _parted(summary: str) -> tuple[str, Counter[str]]:
-    """A summary without the list of tools that ends it, and how often each of them was called."""
-    text, mark, listed = summary.rpartition(_TOOLS)
-    whole, cut, _ = listed.strip().removesuffix(".").partition("…")
-    items = whole.split(", ")[: -1 if cut else None]
-    called = [_CALLED.fullmatch(item) for item in items]
-    if not mark or not all(called):
-        return summary, Counter()
-    tools: Counter[str] = Counter()
-    for match in called:
-        if match:
-            tools[match[1]] += int(match[2] or 1)
-    return text.strip(), tools
 
 
 def weigh(sentences: list[Sentence]) -> dict[str, float]:
