@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import abbreviations, background, corpus, drops, load, meaning, recall, search, start, stream
+from bench import corpus, drops, load, meaning, recall, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -118,19 +118,3 @@ def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
     assert "found by meaning after" in capsys.readouterr().out
-
-
-def test_abbreviations_of_both_writers_are_compared(recall_set: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    abbreviations.main(["--set", str(recall_set)])
-    said = capsys.readouterr().out
-    assert "set: 4 conversations with a model's abbreviation" in said
-    for way in ("words", "vectors"):
-        assert f"{way}: recall@10 of the extractive writer is " in said
-
-
-def test_background_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--conversations", "3", "--turns", "2", "--callers", "2", "--calls", "8", "--rounds", "1"]
-    background.main([*small, "--idle", "5", "--seconds", "0.2"])
-    said = capsys.readouterr().out
-    for words in ("3 idle conversations: ", "AppendTurn meanwhile: ", "p99 meanwhile is ", "5 conversations that wait: "):
-        assert words in said
