@@ -20,7 +20,7 @@ def test_abbreviations_of_both_writers_are_compared(tmp_path: Path, capsys: pyte
         }
         for name, animal in (("a1", "wombat"), ("a2", "narwhal"))
     ]
-    question = {"group": "ann", "id": "q", "query": "Where did the wombat go?", "category": "1"}
+    question: dict[str, object] = {"group": "ann", "id": "q", "query": "Where did the wombat go?", "category": "1"}
     question |= {"gold_conversations": ["a1"], "gold_messages": []}
     for name, lines in (("conversations", conversations), ("queries", [question])):
         (tmp_path / f"{name}.jsonl").write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
