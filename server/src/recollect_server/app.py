@@ -176,6 +176,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 tasks.append(Compaction(space, model))
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
+            log.info("notes_are_taken", by=model.name)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
