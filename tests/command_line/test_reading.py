@@ -87,7 +87,7 @@ def test_show_goes_as_far_back_as_it_is_asked_to(recollect: Any, talked: Talked)
     assert turns(it.id, "--all") == list(range(1, 31))
 
 
-def test_on_a_terminal_people_read_text(recollect: Any, talked: Talked) -> None:
+def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: Talked) -> None:
     it = talked(22, said="the disk is full", title="Full Disk")
     listed = recollect.on_terminal("list")
     assert (listed.code, listed.err) == (0, "")
@@ -98,7 +98,10 @@ def test_on_a_terminal_people_read_text(recollect: Any, talked: Talked) -> None:
     assert "the disk is full 22" in shown.out
     assert "\x1b[1;36malex" in shown.out  # in colour
     assert "there is more: --before 3, or --all" in shown.out
-    assert "\x1b" not in recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out
+    client.conversations.rename(it.id, "The Disk of the Server That Was So Slow Last Night")
+    narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out  # of which 80 columns are assumed
+    assert "\x1b" not in narrow
+    assert it.id in narrow
 
 
 def test_json_is_printed_on_a_terminal_where_it_is_asked_for(recollect: Any, client: Client, talked: Talked) -> None:

@@ -52,7 +52,7 @@ def list_(
         for it in chosen:
             json_line(plain(it))
         return
-    table = _table("updated", "channel", "title", "turns", "id")
+    table = _table()
     for it in chosen:
         table.add_row(
             clean(local(it.update_time)), clean(it.channel), _title(it), clean(str(it.turn_count)), clean(it.id, style="dim")
@@ -158,10 +158,11 @@ def _title(it: Conversation) -> Text:
     return one_line(it.title) if it.title else clean("(no title yet)", "dim")
 
 
-def _table(*columns: str) -> Table:
+def _table() -> Table:
+    """Only the title gives way where the terminal is narrow: an id is there to be copied."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="ellipsis" if name == "title" else "fold", no_wrap=True)
+    for name, least in (("updated", 16), ("channel", 7), ("title", 1), ("turns", 5), ("id", 31)):
+        table.add_column(name, min_width=least, no_wrap=name != "title")
     return table
 
 

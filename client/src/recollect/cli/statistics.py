@@ -66,10 +66,12 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
         json_line(total.record() | {"channels": {name: figures.record() for name, figures in sorted(by_channel.items())}})
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("channel", "conversations", "turns", "messages", "tokens in", "tokens out", "US$", "oldest", "newest"):
-        table.add_column(name, justify="left" if name in {"channel", "oldest", "newest"} else "right", no_wrap=True)
+    for name in ("channel", "conversations", "turns", "messages", "tokens in", "tokens out", "US$"):
+        table.add_column(name, justify="left" if name == "channel" else "right", min_width=len(name), no_wrap=True)
     for name, figures in (*sorted(by_channel.items()), ("all", total)):
         counts = (figures.counts[key] for key in ("conversations", "turns", "messages", "inputTokens", "outputTokens"))
-        row = (name, *map(str, counts), f"{figures.cost:.2f}", local(figures.oldest), local(figures.newest))
-        table.add_row(*map(clean, row))
-    console().print(table, soft_wrap=False)
+        table.add_row(*map(clean, (name, *map(str, counts), f"{figures.cost:.2f}")))
+    out = console()
+    out.print(table, soft_wrap=False)
+    if total.oldest:
+        out.print(clean(f"From {local(total.oldest)} to {local(total.newest)}.", "dim"))
