@@ -6,6 +6,7 @@ Every function gives a normal form its own form back, and the empty text for wha
 import re
 import unicodedata
 from email.utils import parseaddr
+from functools import lru_cache
 
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 
@@ -59,6 +60,7 @@ def _plain(text: str) -> str:
     return text.strip() if text.isascii() else unicodedata.normalize("NFKC", text).strip()
 
 
+@lru_cache(4096)  # to read one takes as long as to route a message
 def _mail_address(text: str) -> str:
     found = parseaddr(text.removeprefix("mailto:"))[1].lower()
     local, at, domain = found.rpartition("@")
