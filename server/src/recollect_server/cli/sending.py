@@ -25,7 +25,7 @@ from recollect import (
 
 from recollect_server.cli.conversion import message_to, moment, party_to
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
-from recollect_server.domain.conversation import Abbreviated, Compressed, MetaUpdated, TitleAssigned
+from recollect_server.domain.conversation import Abbreviated, CommandRun, Compressed, Continued, MetaUpdated, TitleAssigned
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -185,6 +185,8 @@ class _Sending:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
                 if pinned is not None:
                     self._tally.skip(step.where, "the API takes no pin: channels pin their conversations themselves")
+            case Continued() | CommandRun():
+                self._tally.skip(step.where, "commands are not run again, nor are threads joined")
 
     def _refused(self, reason: str) -> None:
         left = self._plan.message_count - self._handled

@@ -121,12 +121,21 @@ def _log(
         "code": code,
         "ms": int(seconds * 100_000) / 100,
     }  # `round` takes thirty times as long
-    conversation = getattr(request, "conversation_id", "") or getattr(getattr(answer, "conversation", None), "id", "")
+    conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
     if conversation:
         fields["conversation"] = conversation[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
     log.info("call", **fields)
+
+
+def _conversation_of(answer: ProtoMessage | None) -> str:
+    """The conversation that an answer has, or that a part of it has."""
+    for name in ("conversation", "command_reply"):
+        part: Any = getattr(answer, name, None)
+        if found := getattr(part, "id", "") or getattr(getattr(part, "conversation", None), "id", ""):
+            return str(found)
+    return ""
 
 
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
