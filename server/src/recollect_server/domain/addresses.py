@@ -46,13 +46,13 @@ def normal_message_ids(*texts: str) -> tuple[str, ...]:
 
     A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
     """
-    found: dict[str, None] = {}
-    for text in texts:
-        inside = _BRACKETED.findall(text)
-        for part in inside or text.split():
-            if name := "".join(part.split()).replace("<", "").replace(">", ""):
-                found[name] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(name for text in texts for name in _message_ids(text)))
+
+
+@lru_cache(1024)  # of a message on its way the same headers are asked for some five times
+def _message_ids(text: str) -> tuple[str, ...]:
+    parts = _BRACKETED.findall(text) or text.split()
+    return tuple(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", "")))
 
 
 def _plain(text: str) -> str:
