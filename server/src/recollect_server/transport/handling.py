@@ -1,6 +1,6 @@
 """The door around every handler: reads the request, runs the handler, turns what went wrong into a status, logs one line.
 
-The line names the method, the code, the milliseconds and the conversation; never what was said.
+The line names the method, the code, the milliseconds and the conversation or communication; never what was said.
 """
 
 import time
@@ -124,6 +124,8 @@ def _log(
     conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
     if conversation:
         fields["conversation"] = conversation[:64]
+    elif communication := getattr(request, "communication_id", ""):
+        fields["communication"] = communication[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
     log.info("call", **fields)
