@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import corpus, drops, load, meaning, recall, search, start, stream
+from bench import corpus, drops, load, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -118,3 +118,11 @@ def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
     assert "found by meaning after" in capsys.readouterr().out
+
+
+def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--contacts", "30", "--threads", "5", "--mails", "40"]
+    receive.main(["--rounds", "1", "--calls", "16", "--callers", "2", *sizes])
+    said = capsys.readouterr().out
+    for words in ("30 contacts, 5 threads with 40 Message-IDs", "a contact's conversation: p50", "2 callers, email: "):
+        assert words in said

@@ -93,6 +93,8 @@ class Settings(BaseSettings):
     abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
     abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
     compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
+    sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
+    sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

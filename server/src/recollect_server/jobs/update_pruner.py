@@ -1,4 +1,4 @@
-"""Keeps the log of updates within its bounds: a little at a time, so that appends never wait for it."""
+"""Keeps the logs of updates within their bounds: a little at a time, so that appends never wait for it."""
 
 from datetime import timedelta
 
@@ -45,6 +45,11 @@ class UpdatePruner:
         through = index.prunable(self._space.clock() - self._retention, self._most)
         pruned = 0
         while through and (taken := index.prune(through, _SLICE)):
+            pruned += taken
+            if self._loop.stopping.wait(_PAUSE):
+                return pruned
+        before = self._space.clock() - self._retention
+        while taken := index.prune_external(before, self._most, _SLICE):
             pruned += taken
             if self._loop.stopping.wait(_PAUSE):
                 break
