@@ -42,6 +42,9 @@ SERVICES = [
 BUILT = {
     "Create", "Get", "List", "Load", "AppendTurn", "Switch", "Rename", "SetModel", "RecordCompression", "RecordAbbreviation",
     "Delete", "StreamUpdates", "PublishDelta", "Search", "FetchContext", "Recent",
+    "ListCommunications", "GetCommunication", "SetTrust", "RecordReply", "ListEscalations", "ResolveEscalation",
+    "StreamCommunicationUpdates", "Receive", "RunCommand", "AddOwnerIdentity", "RemoveOwnerIdentity", "ListOwnerIdentities",
+    "LinkIdentities", "UnlinkIdentity",
 }  # fmt: skip
 LATER = [method for service in SERVICES for method in service.methods if method.name not in BUILT]
 
