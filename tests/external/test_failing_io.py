@@ -8,7 +8,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-import structlog
 from recollect_server.domain.external import Direction
 from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
@@ -20,9 +19,9 @@ from recollect_server.storage.index.external import CommunicationFilter
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 
-from tests.faults.test_failing_io import EARLY, LATE, SHORT, _quiet, library
+from tests.faults.test_failing_io import EARLY, LATE, SHORT, library
 
-__all__ = ["_quiet", "library"]  # fixtures
+__all__ = ["library"]  # fixtures
 
 HERE = Path(__file__).parent
 CASES = {
@@ -78,13 +77,13 @@ def check(life: Path) -> None:
     assert verify(folder, unheard).problems == []
 
 
+@pytest.mark.usefixtures("no_log")
 @pytest.mark.parametrize("case", CASES)
 def test_whatever_call_fails_nothing_that_was_received_is_lost_or_stored_twice(
     library: Path,
     tmp_path: Path,
     case: str,
 ) -> None:
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     found = lives_of(library, tmp_path, case)
     for life in found:
         check(life)
