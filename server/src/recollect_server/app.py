@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.embedder import Embedder
@@ -19,8 +20,11 @@ from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
+from recollect_server.jobs.tier_keeper import TierKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.anchors import Anchors
 from recollect_server.services.compaction import Compaction
+from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
 from recollect_server.services.meaning import Meaning
@@ -29,6 +33,7 @@ from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -99,10 +104,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
         try:
             recovered = recover(folder, clock, progress)
+            writer = TranscriptWriter(sync=settings.durability == "fsync")
+            space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
-        writer = TranscriptWriter(sync=settings.durability == "fsync")
-        space = Space(folder, writer, recovered.index, clock)
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
@@ -118,6 +123,13 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        anchors = Anchors(space)
+        tiers = Tiers(space, milliseconds(settings.warm_for))
+        space.forgetting.append(tiers.forget)
+        stops.append(TierKeeper(tiers).stop)
+        weights_of = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        choosing = Choosing(weights_of, settings.context_conversation_share)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -128,7 +140,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     Limits(settings.max_message_bytes, settings.max_batch_bytes),
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning)),
+                "RecallService": RecallHandlers(Recall(space, meaning, tiers), anchors, builder, tiers),
             },
             ServerOptions(
                 listen=settings.listen,

@@ -126,13 +126,31 @@ class SplitSuggested:
 
 @dataclass(frozen=True, slots=True)
 class AnchorSet:
-    """A lasting fact about the user was found in the message of line `sequence`."""
+    """A lasting fact about the user: found in the message of line `sequence` of this transcript, or kept in the file of anchors.
+
+    Only there it has what follows the time.
+    """
 
     key: str
     value: str
     confidence: float
     sequence: int
+    """0: without a message."""
     time: int
+    conversation_id: str = ""
+    """The conversation of its message."""
+    by_caller: bool = False
+    """A caller set it; else it was found in a conversation that was deleted since."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorForgotten:
+    """Stands in the file of anchors alone: what was found for this key up to then does not count any more."""
+
+    key: str
+    time: int
+    requests: tuple[str, ...] = ()
+    """The requests that had set what was forgotten: they are not carried out again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +158,7 @@ class Unknown:
     """A whole, undamaged line that this version does not know: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet
+Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten
 Content = Began | Message | Event | Unknown
 
 
@@ -182,7 +200,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case SplitSuggested() | AnchorSet() | Unknown():
+        case SplitSuggested() | AnchorSet() | AnchorForgotten() | Unknown():
             return before
 
 

@@ -7,6 +7,7 @@ RecollectError
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
+├── AnchorNotFound
 ├── StorageUnavailable      the disk refused; try again
 ├── IndexUnavailable        the index cannot answer; try again
 ├── DeadlineExceeded        a query took too long
@@ -81,6 +82,14 @@ class AnchorsPresent(RecollectError):
     def __init__(self, count: int) -> None:
         super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
         self.count = count
+
+
+class AnchorNotFound(RecollectError):
+    """No anchor has this key, or it was forgotten."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is no anchor {key}")
+        self.key = key
 
 
 class StorageUnavailable(RecollectError):

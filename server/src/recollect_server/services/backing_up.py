@@ -62,7 +62,11 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
         files[name] = [size, _checksum(folder.path(name))]
         done.problems += _damages(folder, name)
     sync_folder(folder.root)
-    _write(target / MANIFEST, orjson.dumps({"space": space, "files": files}))
+    manifest: dict[str, object] = {"space": space, "files": files}
+    if source.anchors.exists():
+        manifest["anchors"] = [_copy(source.anchors, folder.anchors), _checksum(folder.anchors)]
+        sync_folder(folder.anchors.parent)
+    _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
     return done
 
@@ -75,6 +79,7 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     try:
         manifest = orjson.loads((source / MANIFEST).read_bytes())
         origin = TranscriptFolder(source / manifest["space"] / "conversations")
+        anchors = manifest.get("anchors")
         files = {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in manifest["files"].items()}
     except FileNotFoundError:
         raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
@@ -83,6 +88,8 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     if target.root.exists() and any(target.root.iterdir()):
         raise CannotCopy(f"{target.root} is not empty: a backup is restored to where nothing is (space {space})")
     coming = TranscriptFolder(target.root.with_name(target.root.name + RESTORING))
+    if target.anchors.exists() and not coming.root.exists():  # else a restore that was cut short brought it
+        raise CannotCopy(f"{target.anchors} is there: a backup is restored to where nothing is (space {space})")
     shutil.rmtree(coming.root, ignore_errors=True)
     coming.create()
     done = Copied()
@@ -99,6 +106,10 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
             done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
             done.problems += _damages(coming, name)
     sync_folder(coming.root)
+    if anchors:
+        target.anchors.unlink(missing_ok=True)
+        if [_copy(origin.anchors, target.anchors), _checksum(target.anchors)] != anchors:
+            done.problems.append(f"{origin.anchors.name}: is not as it was backed up")
     if target.root.exists():
         target.root.rmdir()
     coming.root.rename(target.root)

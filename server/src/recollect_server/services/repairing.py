@@ -9,7 +9,7 @@ import apsw
 import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.catching_up import catch_up
+from recollect_server.services.catching_up import catch_up, forget_again
 from recollect_server.services.deletion import finish_delete
 from recollect_server.services.space import Space
 from recollect_server.storage.index.file import remove_files
@@ -63,6 +63,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 return False
             with space.locks.hold(conversation_id):
                 _bring_up(space, new, conversation_id)
+        forget_again(space.folder, new)
         space.change_index(new)
     except BaseException:
         new.close()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 
 import apsw
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import folded
@@ -14,6 +14,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.anchors import forgotten
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import whole_end
@@ -45,6 +46,8 @@ class _Read:
     messages: list[tuple[Message, int, int]] = field(default_factory=list)
     """With offset and length."""
     requests: dict[str, str] = field(default_factory=dict)
+    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
+    """With the event's line."""
 
 
 def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
@@ -86,6 +89,8 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     known = set(index.progress()) if index else set()
     embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
+    done.problems += _anchors(folder, {name for name, _ in names})
+    gone = forgotten(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
@@ -96,6 +101,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
             known.discard(name)
             stored = index.find(name)
             wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+            wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
@@ -150,6 +156,8 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> 
         batch = stamp.batch
         if stamp.request_id:
             read.requests.setdefault(stamp.request_id, stamp.request_hash)
+        if isinstance(content, AnchorSet):
+            read.anchors.append((line.sequence, content))
         if isinstance(content, Message):
             read.messages.append((content, line.offset, line.length))
             if content.turn_number not in (turn, turn + 1):
@@ -179,3 +187,31 @@ def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
     requests = contents.requests(stored.conversation.id)
     if lost := [name for name, value in read.requests.items() if requests.get(name) != value]:
         yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
+
+
+def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
+    """What is wrong with the file of anchors by itself."""
+    path = folder.anchors
+    if not path.exists():
+        return
+    size = path.stat().st_size
+    good, why, _ = whole_end(path, 0, 1, size)
+    if good < size:
+        yield f"{path.name}: the last {size - good} bytes are torn: {why}"
+    for line in scan(path):
+        if line.offset >= good:
+            break
+        if line.entry is None:
+            yield f"{path.name}: line {line.sequence} is damaged: {line.damage}"
+        elif isinstance(anchor := line.entry.content, AnchorSet) and anchor.conversation_id not in ("", *names):
+            yield f"{path.name}: line {line.sequence} is of {anchor.conversation_id}, which has no transcript"
+
+
+def _indexed_anchors(index: Index, stored: Stored, read: _Read, gone: dict[str, int]) -> Iterator[str]:
+    """The anchors that the index has otherwise than the transcript, but for those that were forgotten (up to a time, by key)."""
+    expected = {
+        (line, it.key, it.value, it.confidence, it.sequence, it.time) for line, it in read.anchors if it.time > gone.get(it.key, -1)
+    }
+    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors(stored.number)}
+    for line in sorted({anchor[0] for anchor in expected ^ found}):
+        yield f"line {line}: the index has another anchor than the transcript"

@@ -37,6 +37,8 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.AnchorsPresent(count=count):
             metadata = {"anchors": str(count)}
             return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ANCHORS_PRESENT", str(error), metadata)
+        case errors.AnchorNotFound(key=key):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": key})
         case errors.StorageUnavailable(retry_after_ms=wait):
             reason = "ERROR_REASON_STORAGE_UNAVAILABLE"
             return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))

@@ -10,6 +10,7 @@ from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.points import reach
 
 SUFFIX = ".jsonl"
+ANCHORS = "anchors.jsonl"  # beside the folder of conversations (see anchors)
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
 TORN = ".torn"  # what was cut off a transcript's tail
 COPY = ".copy"  # a transcript's good prefix, until it takes the name (see writer)
@@ -33,6 +34,11 @@ class TranscriptFolder:
             sync_folder(folder)
         with suppress(PermissionError):  # what is above the data folder need not be ours
             sync_folder(self.root.parents[2])
+
+    @property
+    def anchors(self) -> Path:
+        """Where the anchors are that no transcript has."""
+        return self.root.parent / ANCHORS
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
