@@ -22,7 +22,7 @@ MINUTE = 60_000
 
 
 def transitions(service: Service, conversation_id: str = "", **fields: int) -> list[context_pb2.TierTransition]:
-    request = api.ListTierTransitionsRequest(conversation_id=conversation_id, **fields)  # type: ignore[arg-type]
+    request = api.ListTierTransitionsRequest(conversation_id=conversation_id, **fields)
     return list(service.recall.ListTierTransitions(request).transitions)
 
 
@@ -136,7 +136,7 @@ def test_a_deleted_conversation_leaves_no_transition(service: Service, server: R
     connection.close()
 
 
-def test_only_the_newest_transitions_are_kept(tmp_path: object, server: RunningServer) -> None:
+def test_only_the_newest_transitions_are_kept(server: RunningServer) -> None:
     server.stop()
     index = Index(server.folder)
     try:
@@ -163,8 +163,11 @@ def test_moves_are_written_behind_the_calls_within_a_second_or_so(service: Servi
     service.context(service.told("one"))
 
     def written() -> bool:
-        with apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY) as connection:
+        connection = apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
             return bool(connection.execute("SELECT count(*) FROM tier_transitions").get)
+        finally:
+            connection.close()
 
     until(written)
 

@@ -52,13 +52,13 @@ class ContextBuilder:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
         asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths)
-        head, hot, in_memory = self._hot(conversation_id, asked, budget.hot, degraded)
-        warm, summary = self._warm(head, hot, asked, holding.anchors, budget, degraded)
+        head, hot, in_memory = self.hot(conversation_id, asked, budget.hot, degraded)
+        warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
         packed = {candidate.place for candidate in warm.packed}
         seen = {(it.conversation_id, it.sequence) for it in warm.dropped}
         hot = replace(hot, dropped=[it for it in hot.dropped if (it.conversation_id, it.sequence) not in packed | seen])
         room = max(0, min(budget.cold + warm.left, budget.total - hot.used - warm.used))
-        recalled, cold = self._cold(conversation_id, head, asked, message, room, degraded)
+        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded)
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
@@ -66,9 +66,10 @@ class ContextBuilder:
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
-    def _hot(
+    def hot(
         self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
     ) -> tuple[Head | None, Packed, bool]:
+        """The hot tier alone, with the end of the conversation, and whether it was in memory."""
         head: Head | None = None
         try:
             with self._space.locks.hold(conversation_id):
@@ -81,9 +82,10 @@ class ContextBuilder:
         candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
         return head, pack_hot(candidates, budget), in_memory
 
-    def _warm(
+    def warm(
         self, head: Head | None, hot: Packed, asked: own.Asked, anchors: list[Anchor], budget: Budget, degraded: dict[str, str]
     ) -> tuple[Packed, str]:
+        """The warm tier alone, with what is given of the summary."""
         room = max(0, min(budget.warm + hot.left, budget.total - hot.used))
         if head is None:
             degraded["warm"] = degraded["hot"]
@@ -106,9 +108,10 @@ class ContextBuilder:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
         return replace(pack_warm(candidates, room, reserved), note=note), summary
 
-    def _cold(
+    def cold(
         self, conversation_id: str, head: Head | None, asked: own.Asked, message: str, room: int, degraded: dict[str, str]
     ) -> tuple[others.Recalled, Packed]:
+        """The cold tier alone, of so many tokens."""
         try:
             index = self._space.index
             if note := others.why_not(index, message, room):
@@ -120,7 +123,8 @@ class ContextBuilder:
             return others.Recalled(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}")
         degraded |= recalled.degraded
         packed = pack_cold(recalled.candidates, room, self._choosing.conversation_share)
-        return recalled, replace(packed, note=recalled.note)
+        dropped, considered = [*recalled.dropped, *packed.dropped], packed.considered + len(recalled.dropped)
+        return recalled, replace(packed, note=recalled.note, dropped=dropped, considered=considered)
 
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:

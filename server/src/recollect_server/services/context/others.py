@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from recollect_server.domain.context import Candidate
+from recollect_server.domain.context import Candidate, Dropped, Tier
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.relevance import says_little
@@ -17,9 +17,11 @@ from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.turns import Place
 
 _QUESTION = 4000  # characters of a message that are asked with: a search is for a question, not for a page
-_LOOKED_AT = 40
-"""Messages that may be packed: those that fit best. Of them no more than so many budgets' worth is read."""
-_BUDGETS = 3
+_CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
+_MOST = 200  # messages that may be packed
+_POOL = 1.1
+"""Messages that fit best are candidates until they have so many budgets' worth. Relevance decides among these alone: over a pool of
+200 messages its recency costs eight points of what is packed (`bench/context.py`), over this one nothing."""
 LEAST_BUDGET = 20
 """Fewer tokens than these hold no message worth the search."""
 
@@ -29,6 +31,8 @@ class Recalled:
     """What was found."""
 
     candidates: list[Candidate] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    """Those that fit and are longer than the whole budget."""
     names: dict[str, str] = field(default_factory=dict)
     """What the conversations are called, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
@@ -55,52 +59,62 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, asked: Asked, message: 
     """
     index = space.index
     question = message[:_QUESTION]
-    found = gather(index, meaning, question, index.terms(question), Scope(without=number), _LOOKED_AT)
-    best = sorted(zip(found.fused.messages.tolist(), found.ids, strict=True), key=lambda it: (-it[0], it[1]))[:_LOOKED_AT]
-    light = [_Light.of(found, identity, score, asked, tiers) for score, identity in best]
-    light.sort(key=lambda it: (-it.relevance, it.conversation_id, it.found.place))
+    found = gather(index, meaning, question, index.terms(question), Scope(without=number), _CONVERSATIONS)
+    chosen: dict[str, list[_Fit]] = {}
+    dropped: list[Dropped] = []
+    room = _POOL * budget
+    for fit in _best(found):
+        if room <= 0:
+            break
+        tokens = fit.found.tokens
+        if tokens > budget:
+            reason = f"{tokens} tokens, and the whole budget is {budget}"
+            dropped.append(Dropped(fit.conversation_id, fit.found.place[0], Tier.COLD, tokens, reason))
+        else:
+            room -= tokens
+            chosen.setdefault(fit.conversation_id, []).append(fit)
     candidates: list[Candidate] = []
-    room = _BUDGETS * budget
-    for it in light:
-        if it.found.tokens > budget or room <= 0:
-            continue
-        for read in _read(space, it.conversation_id, it.found.place):
-            room -= it.found.tokens
-            candidates.append(Candidate(it.conversation_id, read, it.relevance, it.reason))
-    numbers = {it.found.number for it in light}
+    for conversation_id, fits in chosen.items():
+        scores = {fit.found.place[0]: fit.score for fit in fits}
+        warm = tiers.warm_since(conversation_id)
+        read = _read(space, conversation_id, sorted(fit.found.place for fit in fits))
+        candidates += [_candidate(conversation_id, message, scores[message.sequence], warm, asked) for message in read]
+    numbers = {fit.found.number for fits in chosen.values() for fit in fits}
     names = {conversation.id: conversation.name for conversation in index.by_number(numbers).values()}
-    note = "" if light else "nothing that is stored fits the message"
-    return Recalled(candidates, names, found.degraded, note)
+    return Recalled(candidates, dropped, names, found.degraded, "" if found.ids else "nothing that is stored fits the message")
 
 
 @dataclass(frozen=True, slots=True)
-class _Light:
+class _Fit:
     """A message that was found and not read yet."""
 
     conversation_id: str
     found: Found
-    relevance: float
-    reason: str
-
-    @classmethod
-    def of(cls, candidates: Candidates, identity: int, score: float, asked: Asked, tiers: Tiers) -> "_Light":
-        found = candidates.shown[identity]
-        conversation_id = candidates.known[found.number].id
-        strength = asked.strengths.get((conversation_id, found.place[0]), 0.0)
-        recalled = tiers.warm_since(conversation_id)
-        age = asked.now - max(found.time, recalled or 0)
-        relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
-        reason = f"fits the message: {score:.2f} of the best"
-        if recalled:
-            reason += ", and was recalled a while ago"
-        if strength:
-            reason += ", and an anchor came from it"
-        return cls(conversation_id, found, relevance, reason)
+    score: float
 
 
-def _read(space: Space, conversation_id: str, place: Place) -> list[Message]:
+def _best(candidates: Candidates) -> list[_Fit]:
+    """The messages that fit best, best first; in an order that a new index has too."""
+    fits = [
+        _Fit(candidates.known[candidates.shown[identity].number].id, candidates.shown[identity], score)
+        for identity, score in zip(candidates.ids, candidates.fused.messages.round(9).tolist(), strict=True)
+    ]
+    return sorted(fits, key=lambda fit: (-fit.score, fit.conversation_id, fit.found.place))[:_MOST]
+
+
+def _candidate(conversation_id: str, message: Message, score: float, warm: int | None, asked: Asked) -> Candidate:
+    strength = asked.strengths.get((conversation_id, message.sequence), 0.0)
+    age = asked.now - max(message.timestamp, warm or 0)
+    reason = f"fits the message: {score:.2f} of the best"
+    reason += ", and was recalled a while ago" if warm else ""
+    reason += ", and an anchor came from it" if strength else ""
+    relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
+    return Candidate(conversation_id, message, relevance, reason)
+
+
+def _read(space: Space, conversation_id: str, places: list[Place]) -> list[Message]:
     try:
-        return read_places(space, conversation_id, [place]).messages
+        return read_places(space, conversation_id, places).messages
     except StorageUnavailable as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return []  # it was deleted since the index named it
