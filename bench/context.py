@@ -63,11 +63,11 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
     """Measures a history of one size and prints it."""
     data = folder / str(messages)
     corpus = Corpus(messages)
-    long = conversation_id(1 << 40)
+    long = conversation_id(messages)  # behind all others
     if not data.exists():
         write_transcripts(data, corpus)
         texts = [text for number in range(LONG) for text in corpus.conversation(number).texts[:2]]
-        write_conversation(data, Made(1 << 40, texts))
+        write_conversation(data, Made(messages, texts))
     questions = corpus.questions(200)
     conversations = data / "default" / "conversations"
     if not (conversations / NAME).exists():
@@ -77,13 +77,13 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
         made_up(model(), conversations, questions)
     print(f"{messages} messages, load average {os.getloadavg()[0]:.1f}")
     in_the_service(conversations, long, questions, calls)
+    names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
     requests = [
-        api.BuildContextRequest(conversation_id=conversation_id(n % (messages // 40 + 1)), message=questions[n % len(questions)])
-        for n in range(calls)
+        api.BuildContextRequest(conversation_id=names[n % len(names)], message=questions[n % len(questions)]) for n in range(calls)
     ]
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)
-        first = [_first(target, conversation_id(number), questions[0]) for number in range(20)]
+        first = [_first(target, name, questions[0]) for name in names[-20:]]
         measured = measure(target, BUILD, [[request.SerializeToString() for request in requests]])
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)

@@ -87,7 +87,7 @@ def test_a_conversation_that_was_recalled_counts_as_recent(service: Service, clo
     service.context(old)
     answer = built(service, here, "zebra")
     assert [it.conversation_id for it in answer.cold] == [old, new]
-    assert "was recalled a while ago" in answer.cold[0].reason
+    assert "was in use lately" in answer.cold[0].reason
 
 
 def test_transitions_come_in_pages_newest_first(service: Service) -> None:

@@ -106,7 +106,7 @@ def _candidate(conversation_id: str, message: Message, score: float, warm: int |
     strength = asked.strengths.get((conversation_id, message.sequence), 0.0)
     age = asked.now - max(message.timestamp, warm or 0)
     reason = f"fits the message: {score:.2f} of the best"
-    reason += ", and was recalled a while ago" if warm else ""
+    reason += ", and its conversation was in use lately" if warm else ""
     reason += ", and an anchor came from it" if strength else ""
     relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
     return Candidate(conversation_id, message, relevance, reason)
