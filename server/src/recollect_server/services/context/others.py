@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from recollect_server.domain.context import Candidate, Dropped, Tier
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.message import Message
+from recollect_server.domain.ranking import highest
 from recollect_server.domain.relevance import says_little
 from recollect_server.services.candidates import Candidates, gather
 from recollect_server.services.context.own import Asked
@@ -95,11 +96,12 @@ class _Fit:
 
 def _best(candidates: Candidates) -> list[_Fit]:
     """The messages that fit best, best first; in an order that a new index has too."""
-    fits = [
-        _Fit(candidates.known[candidates.shown[identity].number].id, candidates.shown[identity], score)
-        for identity, score in zip(candidates.ids, candidates.fused.messages.round(9).tolist(), strict=True)
-    ]
-    return sorted(fits, key=lambda fit: (-fit.score, fit.conversation_id, fit.found.place))[:_MOST]
+    scores = candidates.fused.messages.round(9)
+    fits: list[_Fit] = []
+    for at in highest(scores, _MOST).tolist():
+        found = candidates.shown[candidates.ids[at]]
+        fits.append(_Fit(candidates.known[found.number].id, found, float(scores[at])))
+    return sorted(fits, key=lambda fit: (-fit.score, fit.conversation_id, fit.found.place))
 
 
 def _candidate(conversation_id: str, message: Message, score: float, warm: int | None, asked: Asked) -> Candidate:
