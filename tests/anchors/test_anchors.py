@@ -7,7 +7,7 @@ import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.storage.transcript.record import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, set_anchor, values
@@ -247,6 +247,37 @@ def test_forgetting_leaves_no_text_of_what_was_found_in_the_index_and_a_rebuild_
     found(connect(fourth := start_server()), fourth, "name", "grumpfelix", 0.9, clock.now)
     fourth.stop()
     assert values(connect(start_server()), superseded=True) == [("name", "grumpfelix")]
+
+
+def test_a_start_takes_out_of_the_index_what_was_being_forgotten_when_the_server_ended(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    found(service, server, "name", "snorquibble", 0.9, clock.now)
+    server.stop()
+    second = start_server()
+    assert values(connect(second)) == [("name", "snorquibble")]
+    second.stop()
+    (second.folder.parent / "anchors.jsonl").write_bytes(encode(Entry(AnchorForgotten("name", clock.now))))
+    third = start_server()
+    assert values(connect(third), superseded=True) == []
+    third.stop()
+    with apsw.Connection(str(third.folder / "conversations.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM anchors").get == 0
+
+
+def test_what_is_forgotten_is_in_no_list_where_the_index_refuses_to_forget_it(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    found(service, server, "name", "snorquibble", 0.9, clock.now)
+    server.stop()
+    second = start_server()
+    again = connect(second)
+    other = apsw.Connection(str(second.folder / "conversations.db"))
+    other.execute("BEGIN IMMEDIATE")  # the index's writer waits for this, and gives up
+    assert failure_of(lambda: forget_anchor(again, "name")).reason == "INDEX_UNAVAILABLE"
+    other.execute("ROLLBACK")
+    other.close()
+    assert values(again, superseded=True) == []
 
 
 def test_forgetting_twice_finds_nothing_and_with_the_same_request_does_no_harm(service: Service) -> None:

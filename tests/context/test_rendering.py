@@ -230,6 +230,28 @@ def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> Non
     assert orjson.loads(FORMS[form](conversation(), "")) == []
 
 
+@pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
+def test_calls_without_results_and_results_without_calls_are_left_out_and_the_others_stay_in_order(form: int) -> None:
+    calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "abc")
+    context = conversation(
+        Message(Role.TOOL, "of nothing", timestamp=1, sequence=2, turn_number=1, tool_call_id="z"),
+        Message(Role.USER, "Look.", timestamp=1, sequence=3, turn_number=1),
+        Message(Role.ASSISTANT, "", timestamp=2, sequence=4, turn_number=1, tool_calls=calls),
+        Message(Role.TOOL, "of c", timestamp=3, sequence=5, turn_number=1, tool_call_id="c"),
+        Message(Role.ASSISTANT, "In between.", timestamp=3, sequence=6, turn_number=1),
+        Message(Role.TOOL, "of a", timestamp=3, sequence=7, turn_number=1, tool_call_id="a"),
+    )
+    said = orjson.loads(FORMS[form](context, ""))
+    if form == OPENAI:
+        assert [it["function"]["name"] for it in said[1]["tool_calls"]] == ["look_a", "look_c"]
+        assert [(it["tool_call_id"], it["content"]) for it in said[2:4]] == [("call_1", "of a"), ("call_2", "of c")]
+        assert [it["role"] for it in said] == ["user", "assistant", "tool", "tool", "assistant"]
+        return
+    assert [block["name"] for block in said[1]["content"]] == ["look_a", "look_c"]
+    assert [(block["tool_use_id"], block["content"]) for block in said[2]["content"]] == [("call_1", "of a"), ("call_2", "of c")]
+    assert [it["role"] for it in said] == ["user", "assistant", "user", "assistant"]
+
+
 def test_senders_are_named_where_several_speak() -> None:
     said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana"), Message(Role.USER, "Ho", sender="bo")]
     assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]

@@ -14,7 +14,7 @@ from tests.cli.test_upkeep import on
 from tests.conftest import MovableClock, RunningServer
 from tests.context.conftest import COLD, HOT, WARM, built, candidate
 from tests.naming.conftest import until
-from tests.server.conftest import Service, delete_index, failure_of, moment
+from tests.server.conftest import Service, delete_index, failure_of, moment, user
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -157,6 +157,15 @@ def test_stats_say_what_contexts_were_made_of(service: Service, server: RunningS
     output = on(server, "stats").output
     assert "contexts: 2, of them 1 with the newest turns from memory and 2 that asked other conversations" in output
     assert "messages_in_contexts: 10 hot, 4 warm, 2 cold" in output
+
+
+def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(service: Service, server: RunningServer) -> None:
+    here = service.told("one")
+    for number in range(3):
+        built(service, here)
+        service.append(here, user(f"and {number}"))
+    assert transitions(service)
+    assert "contexts: 3, of them 2 with the newest turns from memory" in on(server, "stats").output
 
 
 def test_moves_are_written_behind_the_calls_within_a_second_or_so(service: Service, server: RunningServer) -> None:

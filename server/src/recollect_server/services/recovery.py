@@ -144,8 +144,7 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
-    if behind:
-        forget_again(folder, index)
+    forget_again(folder, index)
     reach("recover.done")
     if shown != began:
         progress(len(behind), len(behind))
