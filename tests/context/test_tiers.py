@@ -1,6 +1,7 @@
 """Tiers: what is hot, warm and cold, how it came to be, and that nobody waits for it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import apsw
 import pytest
@@ -21,7 +22,7 @@ Connect = Callable[[RunningServer], Service]
 MINUTE = 60_000
 
 
-def transitions(service: Service, conversation_id: str = "", **fields: int) -> list[context_pb2.TierTransition]:
+def transitions(service: Service, conversation_id: str = "", **fields: Any) -> list[context_pb2.TierTransition]:
     request = api.ListTierTransitionsRequest(conversation_id=conversation_id, **fields)
     return list(service.recall.ListTierTransitions(request).transitions)
 
@@ -101,7 +102,7 @@ def test_transitions_come_in_pages_newest_first(service: Service) -> None:
     other = api.ListTierTransitionsRequest(conversation_id=names[0], page_token=first.next_page_token)
     assert failure_of(lambda: service.recall.ListTierTransitions(other)).reason == "INVALID_PAGE_TOKEN"
     for fields, wrong in (({"page_size": -1}, "page_size"), ({"conversation_id": "x"}, "conversation_id")):
-        request = api.ListTierTransitionsRequest(**fields)  # type: ignore[arg-type]
+        request = api.ListTierTransitionsRequest(**fields)
         assert failure_of(lambda given=request: service.recall.ListTierTransitions(given)).fields == (wrong,)  # type: ignore[misc]
 
 

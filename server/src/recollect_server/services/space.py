@@ -149,6 +149,7 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                self.anchors.changed()
             self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
