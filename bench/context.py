@@ -46,7 +46,7 @@ from bench.calls import measure
 from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts
 from bench.plain import PlainFts5
 from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
-from bench.search import until_whole
+from bench.search import SEARCH, until_whole
 from bench.servers import embedded, recollect
 from bench.vectors import made_up, model
 
@@ -84,13 +84,18 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)
         first = [_first(target, name, questions[0]) for name in names[-20:]]
+        searches = [api.SearchRequest(query=request.message).SerializeToString() for request in requests]
+        searched = measure(target, SEARCH, [searches])
         measured = measure(target, BUILD, [[request.SerializeToString() for request in requests]])
     with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
         until_whole(target)
-        resumed = _first(target, long, questions[1])
+        resumed = _first(target, long, "")
+        answered = _first(target, names[0], questions[1])
+    p50, p99, search50 = measured.milliseconds(0.5), measured.milliseconds(0.99), searched.milliseconds(0.5)
     print(
-        f"    whole, through the wire: p50 {measured.milliseconds(0.5):.1f} ms, p99 {measured.milliseconds(0.99):.1f} ms; of a"
-        f" conversation for the first time p50 {1000 * statistics.median(first):.1f} ms; after a restart {1000 * resumed:.1f} ms",
+        f"    whole, through the wire: p50 {p50:.1f} ms, p99 {p99:.1f} ms; Search of the same questions p50 {search50:.1f} ms;"
+        f" ratio {p50 / search50:.2f}; of a conversation for the first time p50 {1000 * statistics.median(first):.1f} ms\n"
+        f"    after a restart: the first context {1000 * resumed:.1f} ms, the first with a message {1000 * answered:.1f} ms",
         flush=True,
     )
 
