@@ -25,7 +25,7 @@ KEEP, DELETE = conversation_api.ANCHOR_DISPOSITION_KEEP, conversation_api.ANCHOR
 
 def found(service: Service, server: RunningServer, key: str, value: str, confidence: float, time: int) -> str:
     """A conversation in which the writer of notes found an anchor, in its line 2; the server sees it at the next start."""
-    conversation = service.told(f"{key} {value}")
+    conversation = service.told(f"Something about my {key}.")
     with transcript(server, conversation).open("ab") as file:
         file.write(encode(Entry(AnchorSet(key, value, confidence, 2, time))))
     return conversation
@@ -233,9 +233,8 @@ def test_forgetting_leaves_no_text_of_what_was_found_in_the_index_and_a_rebuild_
     second.stop()
     with apsw.Connection(str(second.folder / "conversations.db")) as connection:
         assert connection.execute("SELECT count(*) FROM anchors").get == 0
-    assert [line for line in files_with(second.data_dir, "snorquibble") if not line.startswith(conversation)] == [
-        "conversations.db: snorquibble"  # the message itself is still in its conversation
-    ]
+    # In the conversation stays what was said in it, and what was noted there: its delete takes both.
+    assert files_with(second.data_dir, "snorquibble") == [f"{conversation}.jsonl: snorquibble"]
     delete_index(second)
     third = start_server()
     rebuilt = connect(third)

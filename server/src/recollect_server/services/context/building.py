@@ -116,7 +116,9 @@ class ContextBuilder:
             index = self._space.index
             if note := others.why_not(index, message, room):
                 return others.Recalled(), Packed(Tier.COLD, room, note=note)
-            number = head.number if head else index.numbers([conversation_id]).get(conversation_id)
+            number = head.number if head else None
+            if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
+                number = index.numbers([conversation_id]).get(conversation_id)
             recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
