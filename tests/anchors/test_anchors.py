@@ -349,6 +349,31 @@ def test_a_start_that_ends_a_delete_takes_the_callers_anchors_out_too(
     assert files_with(server.data_dir, "florbtangle") == []
 
 
+def test_a_disk_that_refuses_changes_nothing_and_is_asked_again(service: Service, server: RunningServer) -> None:
+    path = server.folder.parent / "anchors.jsonl"
+    path.mkdir()
+    failure = failure_of(lambda: set_anchor(service, "name", "Alex", request_id="a1"))
+    assert (failure.code, failure.reason, values(service)) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE", [])
+    path.rmdir()
+    set_anchor(service, "name", "Alex", request_id="a1")
+    copy = path.with_name("anchors.jsonl.copy")
+    copy.mkdir()
+    assert failure_of(lambda: forget_anchor(service, "name")).reason == "STORAGE_UNAVAILABLE"
+    assert values(service) == [("name", "Alex")]
+    copy.rmdir()
+    forget_anchor(service, "name")
+    assert values(service, superseded=True) == []
+
+
+def test_a_file_that_something_else_wrote_to_is_read_again(service: Service, server: RunningServer, clock: MovableClock) -> None:
+    set_anchor(service, "name", "Alex")
+    with (server.folder.parent / "anchors.jsonl").open("ab") as file:
+        file.write(encode(Entry(AnchorSet("city", "Ghent", 1.0, 0, clock.now, by_caller=True))))
+    assert failure_of(lambda: set_anchor(service, "pet", "a cat")).reason == "STORAGE_UNAVAILABLE"
+    set_anchor(service, "pet", "a cat")
+    assert values(service) == [("city", "Ghent"), ("name", "Alex"), ("pet", "a cat")]
+
+
 def test_the_index_of_anchors_is_that_of_a_rebuild(
     service: Service, server: RunningServer, start_server: Start, clock: MovableClock
 ) -> None:

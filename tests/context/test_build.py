@@ -13,7 +13,7 @@ from recollect_server.storage.transcript.record import Entry, encode
 from tests.anchors.conftest import set_anchor
 from tests.conftest import MovableClock, RunningServer
 from tests.context.conftest import COLD, HOT, WARM, allocation, built, said
-from tests.server.conftest import UNKNOWN, Service, agent, delete_index, failure_of, kept_by, tool, transcript, user
+from tests.server.conftest import UNKNOWN, Service, agent, at_once, delete_index, failure_of, kept_by, tool, transcript, user
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -62,6 +62,26 @@ def test_hot_follows_appends_deletes_compressions_and_restarts(
     assert said(built(again, conversation).hot) == ["more 7", "more 8"]
     again.delete(conversation)
     assert failure_of(lambda: built(again, conversation)).reason == "CONVERSATION_NOT_FOUND"
+
+
+def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(service: Service) -> None:
+    here = service.told("turn 0")
+    acknowledged = [2]
+    seen: list[bool] = []
+
+    def call(caller: int) -> None:
+        for number in range(25):
+            if caller % 2:
+                answer = service.append(here, user(f"turn {caller} {number}"))
+                acknowledged.append(answer.messages[-1].sequence)
+            else:
+                known = max(acknowledged)
+                hot = [it.message.sequence for it in built(service, here).hot]
+                seen.append(hot[-1] >= known and hot == list(range(hot[0], hot[-1] + 1)) and len(hot) == min(5, hot[-1] - 1))
+
+    at_once(6, call)
+    assert len(seen) == 75
+    assert all(seen)
 
 
 def test_what_a_summary_covers_is_stood_for_by_it(service: Service) -> None:

@@ -2,7 +2,7 @@
 
 Its lines are those of a transcript, appended by the same writer and mended in the same way. What the writer of notes finds stands
 in the transcript that it was found in, and not here. Unlike a transcript the file is written anew where something in it is to be
-forgotten: a copy takes its name, so that the text is in no file any more.
+forgotten: a copy takes its name, so that the text is in no file of anchors any more.
 """
 
 import os
@@ -17,7 +17,7 @@ from recollect_server.storage.transcript.files import COPY, TORN, TranscriptFold
 from recollect_server.storage.transcript.reader import Line, scan
 from recollect_server.storage.transcript.record import Entry, encode
 from recollect_server.storage.transcript.repair import mend
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.anchors")
 
@@ -62,11 +62,15 @@ class AnchorFile:
         data = encode(entry)
         with self.lock:
             size, sequence = (self._lines[-1].end, self._lines[-1].sequence) if self._lines else (0, 0)
-            if self._path.exists():
-                self._writer.append(self._path, data, size)
-            else:
-                make_folder(self._path.parent)
-                self._writer.create(self._path, data)
+            try:
+                if self._path.exists():
+                    self._writer.append(self._path, data, size)
+                else:
+                    make_folder(self._path.parent)
+                    self._writer.create(self._path, data)
+            except TranscriptChanged:
+                self._read()  # something else wrote to it: the next call knows what
+                raise
             self._take(Line(sequence + 1, size, len(data), entry))
             self.changed()
 
@@ -124,11 +128,13 @@ class AnchorFile:
             os.fsync(handle)
         reach("anchors.copied")
         copy.rename(self._path)
-        reach("anchors.replaced")
-        self._torn.unlink(missing_ok=True)
-        sync_folder(self._path.parent)
-        self._writer.forget(self._path)
-        self._read()
+        try:
+            reach("anchors.replaced")
+            self._torn.unlink(missing_ok=True)
+            sync_folder(self._path.parent)
+        finally:
+            self._writer.forget(self._path)
+            self._read()
 
 
 def forgotten(folder: TranscriptFolder) -> dict[str, int]:
