@@ -18,7 +18,7 @@ serve: $(VENV)/.served
 	@exec $(VENV)/bin/recollect-server serve $(ARGS)
 
 test: $(VENV)/.tested
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 install: $(VENV)/.tested
 

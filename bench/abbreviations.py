@@ -124,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{way + ', ' + side:18} {len(each):5} {sum(sizes[side]) / count:7.0f} {shown}")
     for way in dict.fromkeys(way for way, _ in rows):
         model, own = (means(rows[way, side])["recall@10"] for side in ("model", "extractive"))
-        print(f"{way}: recall@10 of the extractive writer is {own / model:.3f} of the model's (goal 0.9)")
+        share = f"{own / model:.3f}" if model else f"{own}, not a share,"
+        print(f"{way}: recall@10 of the extractive writer is {share} of the model's (goal 0.9)")
 
 
 if __name__ == "__main__":

@@ -188,9 +188,17 @@ def resume(data: Path, plain: str, missed: int) -> None:
     )
 
 
-def memory(service: Service, target: str, server: subprocess.Popen[str], plain: str, streams: int, events: int) -> None:
-    """What many subscribers cost the server, and one update to all of them."""
-    latency(service, target, plain, 1, 3)
+def memory(data: Path, plain: str, streams: int, events: int) -> None:
+    """What many subscribers cost a server that embeds nothing, and one update to all of them."""
+    with recollect(data, "--embedder", "off") as (target, server):  # or the model would be counted
+        service = Service(target)
+        latency(service, target, plain, 1, 3)
+        _subscribe(service, target, server, streams)
+        latency(service, target, plain, streams, events)
+        service.channel.close()
+
+
+def _subscribe(service: Service, target: str, server: subprocess.Popen[str], streams: int) -> None:
     before = resident_bytes(server)
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
@@ -198,7 +206,6 @@ def memory(service: Service, target: str, server: subprocess.Popen[str], plain: 
         service.append()
         them.heard(streams)
         print(f"{streams} subscribers: {(resident_bytes(server) - before) / streams / 1024:.1f} KiB each", flush=True)
-    latency(service, target, plain, streams, events)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -218,13 +225,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             soak(data, chosen.soak * 60)
             return
         with fanout() as (plain, _):
-            with recollect(data) as (target, server):
+            with recollect(data) as (target, _):
                 service = Service(target)
                 latency(service, target, plain, chosen.few, chosen.events)
                 stuck(service, target, chosen.few, min(chosen.events, 80))
                 rate(service, target, chosen.few, chosen.rounds, chosen.calls)
-                memory(service, target, server, plain, chosen.many, max(3, chosen.events // 30))
                 service.channel.close()
+            memory(Path(folder) / "many", plain, chosen.many, max(3, chosen.events // 30))
             resume(Path(folder) / "resume", plain, chosen.missed)
 
 

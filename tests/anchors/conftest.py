@@ -5,9 +5,10 @@ from typing import Any
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.anchor_pb2 import Anchor, AnchorSource
 
+from tests.cli.conftest import _logs_apart
 from tests.server.conftest import Service, connect, service
 
-__all__ = ["connect", "service"]
+__all__ = ["_logs_apart", "connect", "service"]
 
 
 def set_anchor(service: Service, key: str, value: str, source: tuple[str, int] | None = None, **fields: Any) -> Anchor:

@@ -15,8 +15,8 @@ from tests.cli.conftest import run
 from tests.cli.test_upkeep import on
 from tests.conftest import MovableClock, RunningServer
 from tests.crash.digest import digest, rebuilt_digest
-from tests.naming.conftest import until
 from tests.server.conftest import Service, at_once, delete_index, failure_of, files_with, moment, transcript, user
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]

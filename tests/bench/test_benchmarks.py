@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import context, corpus, drops, load, meaning, recall, search, start, stream
+from bench import context, corpus, drops, load, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -135,4 +135,12 @@ def test_context_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     context.main(["--messages", "60", "--calls", "4", "--words", "--folder", str(tmp_path)])
     said = capsys.readouterr().out
     for words in ("a conversation short: hot p50", "of 70 turns: hot p50", "whole, through the wire: p50", "after a restart"):
+        assert words in said
+
+
+def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--contacts", "30", "--threads", "5", "--mails", "40"]
+    receive.main(["--rounds", "1", "--calls", "16", "--callers", "2", *sizes])
+    said = capsys.readouterr().out
+    for words in ("30 contacts, 5 threads with 40 Message-IDs", "a contact's conversation: p50", "2 callers, email: "):
         assert words in said

@@ -7,9 +7,10 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message, Role, ToolCall
 
+from tests.cli.conftest import _logs_apart
 from tests.server.conftest import Service, connect, service
 
-__all__ = ["connect", "service"]
+__all__ = ["_logs_apart", "connect", "service"]
 
 HOT, WARM, COLD = context_pb2.CONTEXT_TIER_HOT, context_pb2.CONTEXT_TIER_WARM, context_pb2.CONTEXT_TIER_COLD
 HERE = "conv-01J00000000000000000000001"

@@ -14,8 +14,8 @@ from recollect_server.storage.index.tier_log import Transition
 from tests.cli.test_upkeep import on
 from tests.conftest import MovableClock, RunningServer
 from tests.context.conftest import COLD, HOT, WARM, built, candidate
-from tests.naming.conftest import until
 from tests.server.conftest import Service, delete_index, failure_of, moment, user
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]

@@ -10,10 +10,12 @@ from recollect import Client, RecollectError
 from recollect_server.services.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
+from tests.channels.conftest import Post, home
 from tests.conftest import RunningServer
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, connected, process
+from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.server.conftest import files_with
 
 Prepare = Callable[[Path], None]
@@ -73,7 +75,8 @@ STARTING = [
     Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),
 ]  # fmt: skip
-OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "anchors.copied", "anchors.replaced"}  # each has a test that bears its name
+OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten", "anchors.copied", "anchors.replaced"}
+"""Each has a test that bears its name."""
 
 Start = Callable[..., RunningServer]
 
@@ -215,6 +218,24 @@ def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(tm
     forgotten_at("anchors.replaced", tmp_path / "killed", start_server)
 
 
+def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_was_delivered(
+    tmp_path: Path, start_server: Start
+) -> None:
+    """A message that was deleted does not come back, whenever its provider delivers it again."""
+    data = tmp_path / "killed"
+    with process(data, "delete.forgotten") as server:
+        with Post(server.target) as post:
+            gone = home(post.cli("Never again", delivery="1"))
+            with pytest.raises(Exception, match="UNAVAILABLE"):
+                post.delete(gone)
+        assert server.was_killed
+    with Post(start_server(data_dir=data).target) as post:
+        again = post.cli("Never again", delivery="1")
+        assert (again.duplicate, again.WhichOneof("outcome")) == (True, None)
+        assert post.everything() == {}
+    assert not files_with(data, "Never again")
+
+
 def test_every_point_is_killed_by_a_test() -> None:
-    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN == set(POINTS)
+    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(POINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from recollect_server.domain.fusion import conversation_features, dates_of, fuse, gates_of, message_features
-from recollect_server.domain.legs import Fused, Question
+from recollect_server.domain.legs import Array, Fused, Question
 from recollect_server.domain.weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 
 from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
@@ -102,6 +102,31 @@ def test_a_message_of_the_time_that_is_asked_about_gains(legs: Legs) -> None:
     assert np.flatnonzero(dates_of(question, replace(messages, time=then)) > 0.01).tolist() == [30]
     assert (dated.messages > dated.messages[30]).sum() <= (plain.messages > plain.messages[30]).sum()
     assert dated.messages[30] / dated.messages[31] > plain.messages[30] / plain.messages[31]
+
+
+def likely(legs: Legs, conversation: int) -> dict[str, Array]:
+    """The features of conversations where one has nearly all of the chances."""
+    messages, above = legs
+    scores = np.where(messages.conversation == conversation, 10.0, 0.0)
+    return conversation_features(messages, above, np.zeros(48), scores)
+
+
+def test_a_conversation_that_began_right_before_or_behind_a_likely_one_gains_the_most_by_that(legs: Legs) -> None:
+    beside = likely(legs, 5)["beside"]  # they began in the order of their numbers
+    assert {4, 6} == set(np.argsort(-beside)[:2].tolist())
+    assert (np.diff(beside[6:]) < 0).all()
+    assert (np.diff(beside[:5]) > 0).all()
+    assert beside[5] < beside[[4, 6]].min()  # none is beside itself
+
+
+@pytest.mark.parametrize("name", ["related", "related_soft", "related_best"])
+def test_a_conversation_about_what_a_likely_one_is_about_gains(legs: Legs, name: str) -> None:
+    messages, above = legs
+    means = above.mean_vector.copy()
+    means[9] = means[5]
+    related = likely((messages, replace(above, mean_vector=means)), 5)[name]
+    assert related.argmax() == 9
+    assert likely(legs, 5)[name].argmax() != 9
 
 
 def test_the_table_weighs_every_feature_by_gates_that_there_are(legs: Legs) -> None:

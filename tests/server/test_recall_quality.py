@@ -10,7 +10,7 @@ from tests.server.recall_history import HISTORY, QUESTIONS
 from tests.waiting import until_embedded
 
 # In per cent of the questions: seen when these were written, less one question. Words alone gave 3.8, 26.9 and 15.4.
-LEAST_FIRST, LEAST_CONVERSATIONS, LEAST_MESSAGES = 42.0, 73.0, 84.0
+LEAST_FIRST, LEAST_CONVERSATIONS, LEAST_MESSAGES = 42.0, 76.0, 84.0
 
 
 def test_search_finds_what_a_small_history_has(

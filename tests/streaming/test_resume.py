@@ -140,7 +140,7 @@ def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
     delete_index(first)
     one.resume(start_server().target)
     one.until_count("conversation_loaded", 2)
-    listed, loaded = one.runs[-1]
+    listed, loaded = one.runs[-1][:2]  # a heartbeat may follow
     assert (listed.reset, loaded.reset) == (True, False)
     assert [it.id for it in listed.conversation_list.conversations] == [name]
     assert [it.content for it in loaded.conversation_loaded.messages] == ["One"]

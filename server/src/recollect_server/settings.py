@@ -101,6 +101,8 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
+    sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

@@ -84,7 +84,9 @@ class SearchRequest(_message.Message):
 
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only conversations with any of these participants. At most 64."""
+        """Only conversations with any of these participants. At most 64. A name may be a person's, or any address of an owner in
+        any usual form: then the conversations of all identities that are linked with it count (see ChannelService).
+        """
 
     def __init__(
         self,

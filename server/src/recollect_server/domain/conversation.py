@@ -75,6 +75,7 @@ class Began:
     participants: tuple[str, ...] = ()
     party: Party = NOBODY
     model: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +155,37 @@ class AnchorForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class Continued:
+    """What comes in for it goes to another conversation from here on: it is not pinned any more."""
+
+    conversation_id: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A slash command was answered: what was asked and said, so that a repeat is answered again and not run again.
+
+    `before` is the conversation that it ended, which the command unpinned, or, where `cleared`, removed. `mail` are the ids that
+    the command's headers named, on e-mail: they lead here from then on.
+    """
+
+    text: str
+    reply: str
+    time: int
+    before: str = ""
+    cleared: bool = False
+    mail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
-    """A whole, undamaged line that this version does not know: kept, and passed over."""
+    """A whole, undamaged line that this version does not know, or that is not a conversation's: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten
+Event = (
+    TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten | Continued | CommandRun
+)
 Content = Began | Message | Event | Unknown
 
 
@@ -174,6 +201,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
+                pinned=content.pinned,
             )
         case _ if before is None:
             return None
@@ -200,7 +228,9 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case SplitSuggested() | AnchorSet() | AnchorForgotten() | Unknown():
+        case Continued():
+            return replace(before, pinned=False)
+        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
             return before
 
 

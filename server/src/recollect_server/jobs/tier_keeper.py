@@ -1,10 +1,9 @@
 """Writes the moves of conversations between tiers behind the calls that caused them."""
 
-import threading
-
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.jobs.loop import Loop
 from recollect_server.services.tiers import Tiers
 
 log = structlog.get_logger("recollect.tiers")
@@ -18,20 +17,17 @@ class TierKeeper:
     def __init__(self, tiers: Tiers, seconds: float = _SECONDS) -> None:
         self._tiers = tiers
         self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write_until_stopped, name="tier-keeper", daemon=True)
-        self._thread.start()
+        self._loop = Loop("tier-keeper", self._write, wait=seconds)
+        self._loop.start()
 
     def stop(self) -> None:
-        """Writes what waits, and ends the thread."""
-        self._stopping.set()
-        self._thread.join()
+        """Ends the thread, and writes what waits."""
+        self._loop.stop()
+        self._write()
 
-    def _write_until_stopped(self) -> None:
-        stopping = False
-        while not stopping:
-            stopping = self._stopping.wait(self._seconds)
-            try:
-                self._tiers.flush()
-            except IndexUnavailable as error:
-                log.warning("tiers_not_written", reason=str(error))
+    def _write(self) -> float:
+        try:
+            self._tiers.flush()
+        except IndexUnavailable as error:
+            log.warning("tiers_not_written", reason=str(error))
+        return self._seconds

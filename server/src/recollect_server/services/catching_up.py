@@ -43,7 +43,7 @@ class IndexAhead(IndexUnavailable):
     """
 
 
-class _Damage:
+class Damage:
     """Counts the damaged lines of a transcript, and names each run of them in the log once."""
 
     def __init__(self, conversation_id: str) -> None:
@@ -98,9 +98,9 @@ def catch_up(
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         reach("catch_up.mended")
         messages = 0
-        damage = _Damage(conversation_id)
+        damage = Damage(conversation_id)
         refused: list[str] = []
-        for chunk in _chunks(scan(path, offset, lines + 1)):
+        for chunk in chunks(scan(path, offset, lines + 1)):
             before = conversation
             for line in chunk:
                 conversation = folded(conversation, line, conversation_id)
@@ -175,7 +175,7 @@ def folded(conversation: Conversation | None, line: Line, conversation_id: str) 
     return after
 
 
-def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """Parts of some `_CHUNK_LINES` lines that end where a batch ends."""
     chunk: list[Line] = []
     for line in lines:

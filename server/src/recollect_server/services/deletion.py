@@ -1,10 +1,11 @@
 """Deleting a conversation: durable from the first step on, and complete after the last.
 
 1. The transcript is renamed to `….deleting`, and the folder synced: from here on the conversation is gone, whatever happens.
-2. The anchors that came from it and are not kept go. The index takes out the conversation's row, then its messages with their words
-   (the text comes from the renamed file).
-3. The file is removed, and what was cut off it before; the folder is synced.
-4. The write-ahead log is cut, so that no page with the text is left there.
+2. The anchors that came from it and are not kept go. What providers delivered into it is added to the ledger of forgotten messages,
+   by hashes of their ids: it must not come back.
+3. The index takes out the conversation's row, then its messages with their words (the text comes from the renamed file).
+4. The file is removed, and what was cut off it before; the folder is synced.
+5. The write-ahead log is cut, so that no page with the text is left there.
 
 A start-up finishes what a crash interrupted, from step 2.
 """
@@ -21,7 +22,9 @@ from recollect_server.storage.index.index import Index, Removed
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
+from recollect_server.storage.transcript.ledger import FORGOTTEN, Ledger
 from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.received import deliveries, forget, forgotten
 from recollect_server.storage.transcript.record import Entry
 
 log = structlog.get_logger("recollect.deletion")
@@ -98,13 +101,18 @@ def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
 
 
 def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, time: int) -> Removed:
-    """Steps 2 to 4; taking them again after a crash is harmless. Returns what was removed from where.
+    """Steps 2 to 5; taking them again after a crash is harmless. Returns what was removed from where.
 
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
     """
     path = folder.deleting_path(conversation_id)
     removed: Removed = {}
     try:
+        if hashes := deliveries(path):
+            ledger = Ledger(folder, FORGOTTEN)
+            forget(ledger, hashes)
+            reach("delete.forgotten")
+            index.forget(hashes, ledger.size())
         number = index.removal(conversation_id)
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
@@ -132,6 +140,14 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
     if not index.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
+
+
+def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
+    """Lets the index know what the ledger of forgotten messages has. Raises IndexUnavailable, OSError."""
+    ledger = Ledger(folder, FORGOTTEN)
+    ledger.mend()
+    if (size := ledger.size()) != index.forgotten_bytes():
+        index.forget(forgotten(ledger), size)
 
 
 def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:

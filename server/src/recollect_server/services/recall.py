@@ -1,6 +1,6 @@
 """Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from recollect_server.domain.errors import IndexUnavailable, InvalidField, Stora
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
 from recollect_server.services.candidates import KEYWORD_LEGS, VECTOR_LEGS, Candidates, conversation_parts, gather, message_parts
+from recollect_server.services.channels.identities import Identities
 from recollect_server.services.meaning import Asked, Meaning
 from recollect_server.services.showing import Showing
 from recollect_server.services.space import Space
@@ -80,8 +81,9 @@ class Fetched:
 class Recall:
     """The work of RecallService. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning, tiers: Tiers) -> None:
+    def __init__(self, space: Space, meaning: Meaning, tiers: Tiers, identities: Identities) -> None:
         self._space = space
+        self._identities = identities
         self._meaning = meaning
         self._tiers = tiers
 
@@ -92,6 +94,7 @@ class Recall:
     def search(self, query: str, scope: Scope, limit: int, *, explain: bool) -> Answer:
         """The conversations and the messages that fit best."""
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
+        scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         try:
             index = self._index
             terms = index.terms(query)

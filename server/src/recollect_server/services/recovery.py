@@ -14,7 +14,8 @@ import structlog
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.services.catching_up import IndexAhead, catch_up, forget_again
-from recollect_server.services.deletion import drop_anchors, finish_delete
+from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
+from recollect_server.services.external.catching_up import bring_up as bring_up_external
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
@@ -43,6 +44,8 @@ class Recovered:
     """How many messages were indexed now."""
     damaged: int
     bytes_cut: int
+    communications: int = 0
+    """How many external communications there are. Their messages, damages and cuts are counted with the others."""
 
 
 def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
@@ -105,6 +108,7 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     if deleting and not rebuilt:
         index.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorFile(folder, TranscriptWriter(sync=True)) if deleting else None
+    bring_up_forgotten(folder, index)
     for conversation_id in deleting:
         if anchors:
             drop_anchors(anchors, conversation_id)
@@ -145,7 +149,16 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
         cut += caught.bytes_cut
     index.settle()
     forget_again(folder, index)
+    external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
     reach("recover.done")
     if shown != began:
         progress(len(behind), len(behind))
-    return Recovered(index, rebuilt, total, messages, damaged, cut)
+    return Recovered(
+        index,
+        rebuilt,
+        total,
+        messages + external.messages,
+        damaged + external.damaged,
+        cut + external.bytes_cut,
+        external.communications,
+    )

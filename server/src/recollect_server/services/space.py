@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
@@ -17,6 +18,7 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
+from recollect_server.services.channels.routes import Routes
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
@@ -58,6 +60,7 @@ class Space:
         self.tails = Tails()
         self.holding = Holding()
         self.behind = Behind()
+        self.routes = Routes(self.behind, folder.has)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
@@ -217,9 +220,11 @@ class Space:
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
         return self.behind.request(request_id)  # the index may have refused its lines only now, before it answered
 
-    def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
-        """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""
-        lines, data = encoded([content], request, "", offset=0, sequence=1)
+    def begin(self, contents: list[Content], conversation_id: str, request: RequestKey | None) -> Committed:
+        """Writes the first lines of a new conversation, all or none, durable when it returns. The first says that it began; a
+        message brings its sequence and turn. Raises StorageUnavailable. Hold its lock.
+        """
+        lines, data = encoded(contents, request, "", offset=0, sequence=1)
         try:
             self.folder.create()
             self.writer.create(self.folder.path(conversation_id), data)
@@ -286,6 +291,8 @@ class Space:
                 self._not_indexed(after.id, lines, str(error))
         else:
             self._not_indexed(after.id, lines, "")
+        if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
+            self.routes.learn(self.index, before, after, lines)
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         self.tails.follow(after.id, lines)

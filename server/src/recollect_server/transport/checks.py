@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf import json_format
@@ -12,7 +13,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.recall_pb2 import DateRange
 
 from recollect_server.domain.errors import InvalidField, Violation
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
 from recollect_server.domain.time import DAY
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -61,6 +62,26 @@ class Checks:
         if (required or value) and not is_conversation_id(value):
             self.refuse(name, "is required" if not value else "is not conv- and a ULID of 26 characters")
 
+    def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
+        """`ext-` and a ULID."""
+        if (required or value) and not is_communication_id(value):
+            self.refuse(name, "is required" if not value else "is not ext- and a ULID of 26 characters")
+
+    def escalation_id(self, name: str, value: str) -> None:
+        """`esc-` and a ULID."""
+        if not is_escalation_id(value):
+            self.refuse(name, "is required" if not value else "is not esc- and a ULID of 26 characters")
+
+    def said(self, name: str, value: str, most: int) -> None:
+        """A text of 1 to `most` bytes that is not only white space, without NUL."""
+        size = len(value.encode())
+        if not value.strip():
+            self.refuse(name, "is empty")
+        elif size > most:
+            self.refuse(name, f"has {size} bytes; at most {most} are allowed")
+        elif "\0" in value:
+            self.refuse(name, "holds the character NUL")
+
     def label(self, name: str, value: str, *, required: bool = False) -> None:
         """A channel: lower case letters, digits, `_` and `-`."""
         if (required or value) and not _LABEL.fullmatch(value):
@@ -82,8 +103,12 @@ class Checks:
         if len(values) > most:
             self.refuse(name, f"has {len(values)} entries; at most {most} are allowed")
         for index, value in enumerate(values[:most]):
-            if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
-                self.refuse(f"{name}[{index}]", "is not kebab-case of at most 64 characters")
+            self.kebab(f"{name}[{index}]", value)
+
+    def kebab(self, name: str, value: str) -> None:
+        """A label in kebab-case."""
+        if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
+            self.refuse(name, "is not kebab-case of at most 64 characters")
 
     def names(self, name: str, values: list[str], most: int = 64) -> None:
         """Names of participants, none twice."""
@@ -190,7 +215,7 @@ class Checks:
         if value.tool_calls:
             self._tool_calls(f"{name}.tool_calls", value)
         if value.attachments:
-            self._attachments(f"{name}.attachments", value)
+            self.attachments(f"{name}.attachments", value.attachments)
         if value.HasField("metadata"):
             self._metadata(f"{name}.metadata", value.metadata)
 
@@ -206,11 +231,12 @@ class Checks:
         if len({call.id for call in value.tool_calls}) != len(value.tool_calls):
             self.refuse(name, "has two calls of one id")
 
-    def _attachments(self, name: str, value: message_pb2.Message) -> None:
-        if len(value.attachments) > 64:
-            self.refuse(name, f"has {len(value.attachments)} entries; at most 64 are allowed")
+    def attachments(self, name: str, values: Sequence[message_pb2.Attachment]) -> None:
+        """Files that came with a message."""
+        if len(values) > 64:
+            self.refuse(name, f"has {len(values)} entries; at most 64 are allowed")
             return
-        for index, attachment in enumerate(value.attachments):
+        for index, attachment in enumerate(values):
             self.text(f"{name}[{index}].media_type", attachment.media_type, least=1, most=255)
             self.text(f"{name}[{index}].uri", attachment.uri, least=1, most=8192)
             self.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)

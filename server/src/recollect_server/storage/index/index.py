@@ -14,12 +14,13 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import changes, conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Outline, Stored
+from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
-from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.note_queue import NoteQueue
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.tier_log import TierLog
 from recollect_server.storage.index.turns import Place
@@ -31,7 +32,7 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index(NoteQueue, IndexLog, TierLog):
+class Index(NoteQueue, Routing, ExternalIndex, TierLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:

@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 import apsw
 
+from recollect_server.storage.index.channel_tables import channel_tables
+from recollect_server.storage.index.external_tables import external_tables
+
 SEQUENCE_BITS = 22
 """4,194,303 lines a conversation; 2,199,023,255,551 conversations."""
 
@@ -165,7 +168,13 @@ def _tiers(connection: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_first_tables, _notes_and_anchors, _tiers)
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
+    _first_tables,
+    _notes_and_anchors,
+    external_tables,
+    channel_tables,
+    _tiers,
+)
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -12,6 +12,7 @@ import apsw
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.index.file import NAME, IndexFile
 
+_REASONS = 3  # that are shown
 _DUE = """
     SELECT number FROM (
         SELECT number FROM conversations INDEXED BY conversations_without_notes
@@ -157,7 +158,7 @@ class NoteState:
     """Conversations with turns that no notes have."""
     failed: int = 0
     reason: str = ""
-    """Why one of them failed."""
+    """Why they failed: the reasons that most of them have."""
     day: str = ""
     """The last day that a model was called on."""
     calls: int = 0
@@ -173,14 +174,15 @@ def note_state_of(folder: Path) -> NoteState:
         try:
             connection.set_busy_timeout(2000)
             without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
-            failed, reason = next(
-                connection.execute(
-                    "SELECT count(*), coalesce(max(needs_abbreviation), '') FROM conversations WHERE needs_abbreviation <> ''"
-                )
+            rows = connection.execute(
+                "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> ''"
+                " GROUP BY 1 ORDER BY 2 DESC, 1"
             )
+            failed = {str(row[0]): int(row[1]) for row in rows}
             day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
         finally:
             connection.close()
     except apsw.Error:
         return NoteState()  # `stats` says of the index itself what is wrong
-    return NoteState(int(without), failed, reason, *(day or ("", 0, 0)))
+    reasons = "; ".join(list(failed)[:_REASONS])
+    return NoteState(int(without), sum(failed.values()), reasons, *(day or ("", 0, 0)))
