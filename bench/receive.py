@@ -150,9 +150,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> None:
             look_up("a contact's conversation", calls, contact)
             look_up("a reply's thread, by one known id", calls, reply)
             look_up("a reply's thread, by up to twenty known ids", calls, long_reply)
-            look_up(
-                "a contact and a thread nobody knows", calls, lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")])
-            )
+            look_up("a thread nobody knows", calls, lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")]))
         finally:
             index.close()
 

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from recollect import Client
 
-from bench import corpus, drops, load, meaning, recall, receive, search, start, stream
+from bench import context, corpus, drops, load, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
 from tests.conftest import RunningServer
 
@@ -118,6 +118,24 @@ def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
     assert "found by meaning after" in capsys.readouterr().out
+
+
+def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
+    recall_set: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = context.quality(recall_set, [], [1000], {"embedder": "off"})
+    assert found == {("recollect", 1000): 100.0, ("last turns", 1000): 100.0, ("plain fts5", 1000): 100.0}
+    assert "1 questions with gold messages" in capsys.readouterr().out
+    context.main(["--set", str(recall_set), "--words", "--tokens", "2", "--groups", "ann"])
+    assert "2 tokens   0.0" in capsys.readouterr().out
+
+
+def test_context_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(context, "LONG", 70)
+    context.main(["--messages", "60", "--calls", "4", "--words", "--folder", str(tmp_path)])
+    said = capsys.readouterr().out
+    for words in ("a conversation short: hot p50", "of 70 turns: hot p50", "whole, through the wire: p50", "after a restart"):
+        assert words in said
 
 
 def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:

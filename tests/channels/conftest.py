@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import pytest
+import structlog
 from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1.channel_pb2 import CliOrigin, DiscordOrigin, EmailOrigin, OwnerIdentity, WebOrigin, WhatsappOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
@@ -56,8 +57,8 @@ class Post(Service):
         origin = EmailOrigin(message_id=message_id, in_reply_to=answers, references=references, subject=subject)
         return self.deliver("email", text, sender, email=origin, **fields)
 
-    def discord(self, text: str, sender: str = "77", **place: str) -> Response:
-        return self.deliver("discord", text, sender, discord=DiscordOrigin(**place))
+    def discord(self, text: str, sender: str = "77", *, delivery: str = "", **place: str) -> Response:
+        return self.deliver("discord", text, sender, delivery=delivery, discord=DiscordOrigin(**place))
 
     def cli(self, text: str, session: str = "", **fields: Any) -> Response:
         return self.deliver("cli", text, cli=CliOrigin(session_name=session), **fields)
@@ -113,6 +114,13 @@ def here(response: Response) -> Conversation:
 def reply(response: Response) -> str:
     assert response.WhichOneof("outcome") == "command_reply"
     return response.command_reply.text
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that a test runs in this process sets its logs up; the next test's are its own."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import apsw
 import hypothesis
 from hypothesis import strategies as st
 
@@ -121,6 +122,9 @@ def test_deleting_a_thread_takes_its_message_ids_along(server: RunningServer, po
     post.delete(thread)
     kept_by(post, server)
     assert not files_with(server.data_dir, "papaya")
+    connection = apsw.Connection(str(server.folder / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    assert connection.execute("SELECT count(*) FROM mail").get == 0
+    connection.close()
     fresh = home(post.mail("Another", "<x@mail>", "<papaya-1@mail>"))
     assert fresh != thread
     assert post.mail("The papaya", "<papaya-1@mail>", delivery="imap-1").WhichOneof("outcome") is None
@@ -154,6 +158,7 @@ def components(named: dict[int, list[int]]) -> dict[int, int]:
 
 @hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(case=threads())
+@hypothesis.example(case=([(0, []), (1, []), (2, [0, 1]), (3, [1])], [0, 1, 3, 2]))
 def test_in_whatever_order_messages_arrive_those_of_one_thread_end_in_one_place(
     post: Post, case: tuple[list[tuple[int, list[int]]], list[int]]
 ) -> None:

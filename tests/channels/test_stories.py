@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import orjson
 import pytest
+import structlog
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Attachment
 
@@ -371,6 +372,14 @@ def test_who_watches_sees_a_conversation_begin_and_what_was_said(post: Post) -> 
     assert updates[0].conversation_created.conversation.pinned
     assert not updates[1].conversation_updated.conversation.pinned
     assert [it.content for it in updates[2].conversation_updated.messages] == ["Hi there"]
+
+
+def test_the_log_says_where_a_message_went_and_not_what_it_says(post: Post) -> None:
+    with structlog.testing.capture_logs() as logs:
+        went = home(post.whatsapp("A secret word"))
+        post.whatsapp("/model haiku")
+    assert [(it["method"], it["conversation"]) for it in logs if it["event"] == "call"] == [("ChannelService.Receive", went)] * 2
+    assert "secret" not in str(logs)
 
 
 def test_an_agent_answers_what_came_in(post: Post) -> None:

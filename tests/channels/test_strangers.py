@@ -77,6 +77,9 @@ def test_a_stranger_who_floods_is_told_when_to_come_back_and_owners_are_not_slow
     post.own("whatsapp", ALEX)
     for _ in range(3):
         post.whatsapp("Spam", STRANGER)
+    first = post.whatsapp("Spam", "+44 2", delivery="first")
+    for _ in range(5):
+        assert post.whatsapp("Spam", "+44 2", delivery="first").external.message == first.external.message
     failure = failure_of(lambda: post.whatsapp("Spam", "0049170999", delivery="late"))
     assert (failure.code, failure.reason, failure.retry_ms) == ("RESOURCE_EXHAUSTED", "RATE_LIMITED", 10_000)
     assert failure.metadata == {"sender": "49170999"}

@@ -76,3 +76,19 @@ def test_verify_sees_what_the_index_has_otherwise_and_rebuild_mends_it(start_ser
     ledger = server.folder.parent / "identities.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b"1555000", b"1555009"))
     assert "identities.jsonl: line 1 is damaged" in run("verify", "--data-dir", server.data_dir)[1]
+
+
+def test_what_channels_wrote_is_imported_as_far_as_the_contract_takes_it(start_server: Start, reach: Reach, tmp_path: Path) -> None:
+    server = start_server()
+    post = reach(server)
+    _, younger = filled(post)
+    post.cli("Hello")
+    post.cli("/help")
+    server.stop()
+    there = start_server(data_dir=tmp_path / "there")
+    code, said = run("import", server.folder, "--target", there.target)
+    assert code == 0, said
+    assert said.count("commands are not run again, nor are threads joined") == 2
+    texts = sorted(sorted(it) for it in reach(there).everything().values())
+    assert texts == [["Both", "One"], ["Hello"], ["Two"]]
+    assert younger

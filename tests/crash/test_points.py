@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recollect import Client, RecollectError
 from recollect_server.services.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
@@ -74,7 +75,8 @@ STARTING = [
     Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),
 ]  # fmt: skip
-OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten"}  # each has a test that bears its name
+OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten", "anchors.copied", "anchors.replaced"}
+"""Each has a test that bears its name."""
 
 Start = Callable[..., RunningServer]
 
@@ -188,6 +190,32 @@ def test_a_server_that_is_killed_at_delete_torn_removed_removes_the_transcript_t
         assert server.was_killed
     all_is_well(left, start_server, tmp_path / "beside")
     assert [path.name for path in left.folder.glob(f"{goes}*")] == []
+
+
+def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
+    """Kills a server at a point of forgetting an anchor; the next one has the anchor or not, and forgets it when asked again."""
+    with process(data_dir, point) as server:
+        with Client(server.target, retry=None) as client:
+            client.recall.set_anchor("name", "quixotriple")
+            client.recall.set_anchor("city", "Ghent")
+            with pytest.raises(RecollectError):
+                client.recall.delete_anchor("name", request_id="d1")
+        assert server.was_killed
+    running = start(data_dir=data_dir)
+    with Client(running.target) as client:
+        assert [it.key for it in client.recall.list_anchors()] in (["city", "name"], ["city"])
+        client.recall.delete_anchor("name", request_id="d1")
+        assert [it.key for it in client.recall.list_anchors(include_superseded=True)] == ["city"]
+    running.stop()
+    assert files_with(data_dir, "quixotriple") == []
+
+
+def test_a_server_that_is_killed_at_anchors_copied_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+    forgotten_at("anchors.copied", tmp_path / "killed", start_server)
+
+
+def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+    forgotten_at("anchors.replaced", tmp_path / "killed", start_server)
 
 
 def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_was_delivered(

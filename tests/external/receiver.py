@@ -1,6 +1,6 @@
 """A server process that third parties write to: what comes in by standard input, a JSON list a line, is received; each is answered.
 
-`python -m tests.external.receiver DATA_DIR` says `ready`, then a line for each message: what became of it.
+`receiver.py DATA_DIR` says `ready`, then a line for each message: what became of it.
 """
 
 import json

@@ -3,6 +3,7 @@
 from functools import partial
 
 import grpc
+import pytest
 from recollect.v1 import recall_service_pb2 as recall
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.storage.index.checking import state_of
@@ -75,3 +76,15 @@ def test_no_table_of_conversations_and_no_other_file_has_it(outside: Outside, se
     found = {line.partition(":")[0] for line in files_with(server.data_dir, "pangolin")}
     assert found == {f"{name}.jsonl", "conversations.db"}
     assert state_of(server.folder).messages == 1
+
+
+def test_what_third_parties_say_is_not_logged_and_their_communication_is(
+    outside: Outside, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = written(outside)
+    outside.write("pangolin", party="pangolin@example.org", channel="web", delivered="again")
+    failure_of(lambda: outside.reply(name, "pangolin", scope="other"))
+    logged = capsys.readouterr()
+    lines = (logged.out + logged.err).splitlines()
+    assert [line for line in lines if "RecordReply" in line and name in line]
+    assert "pangolin" not in logged.out + logged.err

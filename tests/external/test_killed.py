@@ -34,7 +34,7 @@ TORN = b'{"type":"message","direction":"inbound","text":"never answered'
 
 def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
     """Lets a server process of its own receive everything; what it answered by delivery, and how it ended."""
-    command = [sys.executable, "-m", "tests.external.receiver", str(data_dir)]
+    command = [sys.executable, str(Path(__file__).with_name("receiver.py")), str(data_dir)]
     said = subprocess.run(
         command,
         input="".join(json.dumps(it) + "\n" for it in DELIVERED),

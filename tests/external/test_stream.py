@@ -1,8 +1,10 @@
 """The stream of a panel: a snapshot, then everything in order; and how it comes back."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -221,6 +223,37 @@ def test_a_cursor_of_another_index_begins_with_a_snapshot_that_says_so(start_ser
     meet(running).write("Two", delivered="second")
     again.until_count(2)
     assert again.kinds() == ["list", "message Two"]
+
+
+def test_what_a_power_failure_took_from_the_index_is_told_again_and_its_cursors_mean_nothing(
+    start_server: Start, meet: Meet, watch: Watch, tmp_path: Path
+) -> None:
+    """The transcripts are synced and the index is not: it may come back without its newest changes, which were told already."""
+    running = start_server()
+    meet(running).write("One", party="ann")
+    early = watch(server=running).ready()
+    running.stop()
+    shutil.copytree(running.folder, tmp_path / "as it was")
+    running = start_server()
+    panel = watch(early.cursor, running).ready()
+    meet(running).write("Two", party="bob", delivered="2")
+    meet(running).write("Three", party="ann", delivered="3")
+    panel.until_count(3)
+    running.stop()
+    shutil.rmtree(running.folder)
+    shutil.copytree(tmp_path / "as it was", running.folder)
+
+    running = start_server()
+    assert not running.app.recovered.rebuilt
+    meet(running).write("Four", party="bob", delivered="4")
+    again = watch(early.cursor, running).ready()
+    again.until_count(4)
+    assert sorted(again.kinds()[:3]) == sorted(panel.kinds())
+    assert again.kinds()[3] == "message Four"
+    for update in panel.updates:
+        if update.WhichOneof("kind") != "heartbeat":
+            late = watch(update.cursor, running).ready()
+            assert (late.kinds(), late.updates[0].reset) == (["list"], True)
 
 
 def test_a_panel_is_told_that_the_index_was_lost_under_the_server(outside: Outside, server: RunningServer, watch: Watch) -> None:

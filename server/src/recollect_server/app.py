@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.embedder import Embedder
@@ -19,12 +20,15 @@ from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
+from recollect_server.jobs.tier_keeper import TierKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.compaction import Compaction
+from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
 from recollect_server.services.external.external import External
@@ -36,6 +40,7 @@ from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -112,10 +117,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
         try:
             recovered = recover(folder, clock, progress)
+            writer = TranscriptWriter(sync=settings.durability == "fsync")
+            space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
-        writer = TranscriptWriter(sync=settings.durability == "fsync")
-        space = Space(folder, writer, recovered.index, clock)
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
         external = External(communications)
@@ -135,6 +140,13 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        anchors = Anchors(space)
+        tiers = Tiers(space, milliseconds(settings.warm_for))
+        space.forgetting.append(tiers.forget)
+        stops.append(TierKeeper(tiers).stop)
+        weights_of = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        choosing = Choosing(weights_of, settings.context_conversation_share)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -154,7 +166,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     limits,
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning, identities)),
+                "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
                 "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
             },

@@ -48,7 +48,8 @@ class ReceiveRequest(_message.Message):
     """
     sender: _builtins.str
     """Who sent it, as the channel names it, in any usual form: `+1 555-000`, `1555000@s.whatsapp.net`, `"Alex" <a@b.c>`.
-    At most 320 characters. Required but on `web` and `cli`, where it is the owner.
+    The caller has made sure of it: nobody here checks whether an e-mail comes from where it says. At most 320 characters.
+    Required but on `web` and `cli`, where it is the owner.
     """
     text: _builtins.str
     """What was said. The whole request is at most 1 MiB (setting `max_message_bytes`). Needed where there is no attachment."""

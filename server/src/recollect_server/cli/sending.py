@@ -28,7 +28,9 @@ from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
+    CommandRun,
     Compressed,
+    Continued,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
@@ -196,6 +198,8 @@ class _Sending:
                 self._tally.skip(step.where, f"the API takes no anchor of a conversation: {key} stays behind")
             case SplitSuggested():
                 self._tally.skip(step.where, "the API takes no suggested split")
+            case Continued() | CommandRun():
+                self._tally.skip(step.where, "commands are not run again, nor are threads joined")
 
     def _refused(self, reason: str) -> None:
         left = self._plan.message_count - self._handled

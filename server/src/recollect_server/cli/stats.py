@@ -11,6 +11,7 @@ from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.external_checking import external_state_of
 from recollect_server.storage.index.note_queue import note_state_of
 from recollect_server.storage.index.routing import limited_of
+from recollect_server.storage.index.tier_log import hits_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
 from recollect_server.storage.vectors import checking as vectors_checking
 
@@ -27,6 +28,7 @@ def stats(config: Path | None, **flags: Any) -> None:
         index = state_of(folder.root)
         vectors = vectors_checking.state_of(folder.root)
         notes = note_state_of(folder.root)
+        hits = hits_of(folder.root)
         limited, worst = limited_of(folder.root, 3)
         sizes = dict(folder.sizes())
         torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
@@ -50,6 +52,9 @@ def stats(config: Path | None, **flags: Any) -> None:
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
         "model_spending": f"{notes.calls} calls, {notes.tokens} tokens on {notes.day}" if notes.day else "none",
+        "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
+        f" {hits.get('cold_asked', 0)} that asked other conversations",
+        "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
         "external_communications": len(parties),

@@ -6,6 +6,7 @@ Every function gives a normal form its own form back, and the empty text for wha
 import re
 import unicodedata
 from email.utils import parseaddr
+from functools import lru_cache
 
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 
@@ -45,13 +46,13 @@ def normal_message_ids(*texts: str) -> tuple[str, ...]:
 
     A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
     """
-    found: dict[str, None] = {}
-    for text in texts:
-        inside = _BRACKETED.findall(text)
-        for part in inside or text.split():
-            if name := "".join(part.split()).replace("<", "").replace(">", ""):
-                found[name] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(name for text in texts for name in _message_ids(text)))
+
+
+@lru_cache(1024)  # of a message on its way the same headers are asked for some five times
+def _message_ids(text: str) -> tuple[str, ...]:
+    parts = _BRACKETED.findall(text) or text.split()
+    return tuple(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", "")))
 
 
 def _plain(text: str) -> str:
@@ -59,6 +60,7 @@ def _plain(text: str) -> str:
     return text.strip() if text.isascii() else unicodedata.normalize("NFKC", text).strip()
 
 
+@lru_cache(4096)  # to read one takes as long as to route a message
 def _mail_address(text: str) -> str:
     found = parseaddr(text.removeprefix("mailto:"))[1].lower()
     local, at, domain = found.rpartition("@")

@@ -127,13 +127,31 @@ class SplitSuggested:
 
 @dataclass(frozen=True, slots=True)
 class AnchorSet:
-    """A lasting fact about the user was found in the message of line `sequence`."""
+    """A lasting fact about the user: found in the message of line `sequence` of this transcript, or kept in the file of anchors.
+
+    Only there it has what follows the time.
+    """
 
     key: str
     value: str
     confidence: float
     sequence: int
+    """0: without a message."""
     time: int
+    conversation_id: str = ""
+    """The conversation of its message."""
+    by_caller: bool = False
+    """A caller set it; else it was found in a conversation that was deleted since."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorForgotten:
+    """Stands in the file of anchors alone: what was found for this key up to then does not count any more."""
+
+    key: str
+    time: int
+    requests: tuple[str, ...] = ()
+    """The requests that had set what was forgotten: they are not carried out again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +183,9 @@ class Unknown:
     """A whole, undamaged line that this version does not know, or that is not a conversation's: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | Continued | CommandRun
+Event = (
+    TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten | Continued | CommandRun
+)
 Content = Began | Message | Event | Unknown
 
 
@@ -210,7 +230,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
             )
         case Continued():
             return replace(before, pinned=False)
-        case SplitSuggested() | AnchorSet() | CommandRun() | Unknown():
+        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
             return before
 
 

@@ -14,6 +14,7 @@ RecollectError
 ├── NothingNamed            no identity (…) of that name
 ├── RateLimited             a sender writes faster than allowed
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
+├── AnchorNotFound
 ├── StorageUnavailable      the disk refused; try again
 ├── IndexUnavailable        the index cannot answer; try again
 ├── DeadlineExceeded        a query took too long
@@ -121,6 +122,14 @@ class AnchorsPresent(RecollectError):
     def __init__(self, count: int) -> None:
         super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
         self.count = count
+
+
+class AnchorNotFound(RecollectError):
+    """No anchor has this key, or it was forgotten."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is no anchor {key}")
+        self.key = key
 
 
 class ConversationReadOnly(RecollectError):

@@ -8,6 +8,7 @@ name do: see `mail_ids_of`.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from recollect_server.domain.addresses import CLI, DISCORD, EMAIL, WEB, WHATSAPP, normal_group, normal_message_ids
@@ -156,6 +157,7 @@ def mail_ids_of(contents: Iterable[Content]) -> set[int]:
     return found
 
 
+@lru_cache(1024)
 def mail_number(name: str) -> int:
     """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a chance of 1 in 20 million."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1

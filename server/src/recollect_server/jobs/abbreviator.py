@@ -12,6 +12,7 @@ import structlog
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
+from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.naming import Outcome
 from recollect_server.storage.index.note_queue import Waiting
 
@@ -85,31 +86,28 @@ class Abbreviator:
         self._swept_at: int | None = None
         self._said: set[str] = set()  # reasons that were logged
         self._failed = False  # whether anything did since the last sweep
-        self._threads = [
-            threading.Thread(target=self._work_until_stopped, name=f"abbreviator-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._loops = [Loop(f"abbreviator-{number}", self._work, stopping=self._stopping) for number in range(threads)]
+        for loop in self._loops:
+            loop.start()
 
     def stop(self) -> None:
         """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
-        for thread in self._threads:
-            thread.join(_STOP_SECONDS)
+        for loop in self._loops:
+            loop.stop(_STOP_SECONDS)
 
-    def _work_until_stopped(self) -> None:
-        while not self._stopping.is_set():
-            work = self._take()
-            if work is None:
-                self._stopping.wait(_SECONDS)
-                continue
-            try:
-                self._write(work)
-            finally:
-                with self._lock:
-                    self._at_work.discard(work.waiting.conversation_id)
+    def _work(self) -> float:
+        work = self._take()
+        if work is None:
+            return _SECONDS
+        try:
+            if reason := unforeseen("abbreviator", lambda: self._write(work)):
+                self._fail(work, reason, alone=True)
+        finally:
+            with self._lock:
+                self._at_work.discard(work.waiting.conversation_id)
+        return 0.0
 
     def _take(self) -> _Work | None:
         """The next conversation that nobody works on, or None."""

@@ -197,7 +197,7 @@ class Conversations:
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
             number = self._space.head(conversation_id).number
-            deletion.check_anchors(self._space.folder, self._space.index, conversation_id, number, anchors)
+            deletion.settle_anchors(self._space, conversation_id, number, anchors)
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
@@ -205,8 +205,12 @@ class Conversations:
             self._space.behind.caught_up(conversation_id)
             self._space.routes.forget(conversation_id)
             self._replays.forget(conversation_id)
+            own = deletion.drop_anchors(self._space.anchors, conversation_id)
             forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+            if own:
+                removed["anchors"] = removed.get("anchors", 0) + own
+            self._space.anchors.changed()
             if forgotten:
                 removed["vectors"] = forgotten
             reach("delete.log_emptied")

@@ -112,6 +112,7 @@ class Naming:
             if events:
                 reach("event.begun")
                 self._space.commit(head, [*events], None)
+                self._space.anchors.changed()
                 reach("event.recorded")
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 6 words")

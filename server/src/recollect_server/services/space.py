@@ -23,9 +23,11 @@ from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
+from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
@@ -54,6 +56,8 @@ class Space:
         self.writer = writer
         self.index = index
         self.clock = clock
+        self.anchors = AnchorFile(folder, writer)
+        self.tails = Tails()
         self.holding = Holding()
         self.behind = Behind()
         self.routes = Routes(self.behind, folder.has)
@@ -148,6 +152,7 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                self.anchors.changed()
             self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
@@ -184,6 +189,7 @@ class Space:
     def forget(self, conversation_id: str) -> None:
         """Drops what is remembered of a conversation: its file changed or went."""
         self.writer.forget(self.folder.path(conversation_id))
+        self.tails.forget(conversation_id)
         with self._guard:
             self._heads.pop(conversation_id, None)
 
@@ -193,6 +199,7 @@ class Space:
             self._retired.append(self.index)
             self.index = index
             self._heads.clear()
+            self.anchors.changed()
             self.on_index(index)
 
     def close_index(self) -> None:
@@ -209,6 +216,8 @@ class Space:
             return KnownRequest(request_id, held[0].hash, held[1])
         if known := self.behind.request(request_id) or self.index.request(request_id):
             return known
+        if anchor := self.anchors.request(request_id):
+            return KnownRequest(request_id, anchor.stamp.request_hash, "")
         return self.behind.request(request_id)  # the index may have refused its lines only now, before it answered
 
     def begin(self, contents: list[Content], conversation_id: str, request: RequestKey | None) -> Committed:
@@ -286,6 +295,7 @@ class Space:
             self.routes.learn(self.index, before, after, lines)
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
+        self.tails.follow(after.id, lines)
         return Committed(done, lines, cursor)
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:

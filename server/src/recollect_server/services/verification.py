@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 import apsw
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Continued, Conversation
+from recollect_server.domain.conversation import AnchorSet, Continued, Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
@@ -18,8 +18,10 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.anchors import forgotten as forgotten_anchors
 from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.ledger import FORGOTTEN, LEDGERS, Ledger
+from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
+from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.received import forgotten
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
@@ -51,6 +53,8 @@ class _Read:
     messages: list[tuple[Message, int, int]] = field(default_factory=list)
     """With offset and length."""
     requests: dict[str, str] = field(default_factory=dict)
+    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
+    """With the event's line."""
     mail: set[int] = field(default_factory=set)
     continued: str = ""
 
@@ -94,6 +98,8 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     known = set(index.progress()) if index else set()
     embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
+    done.problems += _anchors(folder, {name for name, _ in names})
+    gone = forgotten_anchors(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
@@ -104,6 +110,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
             known.discard(name)
             stored = index.find(name)
             wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+            wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
@@ -150,6 +157,8 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> 
         stamp, content = line.entry.stamp, line.entry.content
         if stamp.request_id:
             read.requests.setdefault(stamp.request_id, stamp.request_hash)
+        if isinstance(content, AnchorSet):
+            read.anchors.append((line.sequence, content))
         if read.conversation and read.conversation.channel == EMAIL:
             read.mail |= mail_ids_of([content])
         if isinstance(content, Continued):
@@ -185,6 +194,25 @@ def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
         yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
     if contents.mail(stored.number) != read.mail or contents.continued(stored.number) != read.continued:
         yield "the index leads other messages to it than the transcript"
+
+
+def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
+    """Anchors of conversations that are not there. Damage is looked for with the other ledgers."""
+    path = folder.ledger_path(ANCHORS)
+    for line in look_through(path, path.stat().st_size) if path.exists() else ():
+        content = line.entry.content if isinstance(line, Line) and line.entry else None
+        if isinstance(line, Line) and isinstance(content, AnchorSet) and content.conversation_id not in ("", *names):
+            yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
+
+
+def _indexed_anchors(index: Index, stored: Stored, read: _Read, gone: dict[str, int]) -> Iterator[str]:
+    """The anchors that the index has otherwise than the transcript, but for those that were forgotten (up to a time, by key)."""
+    expected = {
+        (line, it.key, it.value, it.confidence, it.sequence, it.time) for line, it in read.anchors if it.time > gone.get(it.key, -1)
+    }
+    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors(stored.number)}
+    for line in sorted({anchor[0] for anchor in expected ^ found}):
+        yield f"line {line}: the index has another anchor than the transcript"
 
 
 def _ledgers(folder: TranscriptFolder, contents: Contents | None) -> Iterator[str]:

@@ -105,6 +105,30 @@ def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
     return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
 
 
+def turns_among(space: Space, head: Head, turns: list[int], lines: list[int]) -> Turns:
+    """The messages of these turns, and of those that these lines are of. Turns ascending; lines that are no messages give none."""
+    if head.indexed and head.number is not None:
+        try:
+            places = space.index.places_of_turns(head.number, turns, lines)
+            return read_places(space, head.conversation.id, places)
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    messages, damaged = _all_messages(space, head)
+    wanted = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
+    return Turns([message for message in messages if message.turn_number in wanted], damaged)
+
+
+def message_at(space: Space, head: Head, sequence: int) -> Message | None:
+    """The message of a line; None if the line is none. Raises StorageUnavailable."""
+    if head.indexed and head.number is not None:
+        try:
+            found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            return found[0] if found else None
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
+
+
 def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:
     """The messages at these places, which are whole turns; damaged lines among them are counted. Raises StorageUnavailable."""
     turns = read_places(space, conversation_id, places)

@@ -26,6 +26,8 @@ POINTS = {
     "index.job_committed": "that change is committed; the caller does not know",
     "event.begun": "a title, a model, a summary or an abbreviation is to be recorded",
     "event.recorded": "it is durable; its caller is not answered",
+    "anchors.copied": "the file of anchors is to be written anew, and its copy is whole",
+    "anchors.replaced": "the copy has the file's name, and that is not durable yet",
     "delete.begun": "a delete is to begin, and the transcript has its name",
     "delete.renamed": "the transcript is renamed, and that is not durable yet",
     "delete.durable": "the rename is durable; the index still has the conversation",

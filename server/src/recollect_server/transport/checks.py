@@ -17,6 +17,7 @@ from recollect_server.domain.ids import is_communication_id, is_conversation_id,
 from recollect_server.domain.time import DAY
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+_KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that spells it itself has one backslash more
@@ -148,6 +149,16 @@ class Checks:
             value.start if value.HasField("start") else None,
             value.end if value.HasField("end") else None,
         )
+
+    def anchor_key(self, value: str, *, required: bool = True) -> None:
+        """A key of an anchor."""
+        if (required or value) and not _KEY.fullmatch(value):
+            self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
+
+    def share(self, name: str, value: float) -> None:
+        """From 0 to 1."""
+        if not 0 <= value <= 1:
+            self.refuse(name, f"is {value}; it must be from 0 to 1")
 
     def messages(self, values: list[message_pb2.Message], limits: Limits, now: int) -> None:
         """A batch to append; `now` is the server's clock in milliseconds."""

@@ -5,8 +5,9 @@ from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect.v1 import channel_service_pb2, conversation_pb2, message_pb2, recall_pb2
+from recollect.v1 import anchor_pb2, channel_service_pb2, conversation_pb2, message_pb2, recall_pb2
 
+from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
@@ -174,6 +175,20 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
 def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:
     value.SetInParent()
     value.input, value.output = usage.input, usage.output
+
+
+def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
+    """An anchor as it goes out."""
+    value = anchor_pb2.Anchor(
+        key=anchor.key, value=anchor.value, confidence=anchor.confidence, create_time=timestamp(anchor.create_time)
+    )
+    if anchor.conversation_id:
+        value.source.conversation_id, value.source.sequence = anchor.conversation_id, anchor.sequence
+    if anchor.superseded_time is not None:
+        value.superseded_time.CopyFrom(timestamp(anchor.superseded_time))
+    if anchor.supersedes:
+        value.supersedes = anchor.supersedes
+    return value
 
 
 def result_to(result: Result) -> recall_pb2.SearchResult:

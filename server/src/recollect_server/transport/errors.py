@@ -45,6 +45,8 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.AnchorsPresent(count=count):
             metadata = {"anchors": str(count)}
             return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ANCHORS_PRESENT", str(error), metadata)
+        case errors.AnchorNotFound(key=key):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": key})
         case errors.ConversationReadOnly(conversation_id=conversation_id, channel=channel):
             metadata = {"conversation_id": conversation_id, "channel": channel}
             return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_CONVERSATION_READ_ONLY", str(error), metadata)

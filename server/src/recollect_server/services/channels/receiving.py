@@ -126,7 +126,8 @@ class Receiving:
     # Third parties ------------------------------------------------------------------------------------------------------
 
     def _receive_external(self, inbound: Inbound) -> Received:
-        self._flood.admit(inbound.channel, inbound.sender)
+        if not self._space.index.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
+            self._flood.admit(inbound.channel, inbound.sender)  # a repeat is the provider's doing, not the sender's
         received = self._external.receive(
             inbound.channel, inbound.sender, inbound.provider_message_id, inbound.text, inbound.attachments, inbound.time
         )

@@ -86,8 +86,12 @@ class Routes:
         wanted = set(names)
         with self._guard:
             found = {it for name in wanted if (fresh := self._fresh.get(name)) for it in fresh.conversations}
-        found.update(index.mail(wanted, settled=False))
-        return {end for it in found if self._exists(end := self.end(index, it))}
+        known = index.mail(wanted, settled=False)
+        with self._guard:
+            # Asked for once here, not once each: most conversations go on themselves.
+            ends = {it for it, following in known if following is None and it not in self._fresh}
+        found.update(it for it, _ in known)
+        return {end for it in found if self._exists(end := it if it in ends else self.end(index, it))}
 
     def end(self, index: Index, conversation_id: str) -> str:
         """The conversation that takes what comes in for this one, itself or one that goes on for it.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 
+from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.index.file import NAME, IndexFile
 
 _REASONS = 3  # that are shown
@@ -22,6 +23,14 @@ _DUE = """
         SELECT number FROM conversations
             WHERE title = '' AND manually_named = 0 AND turn_count >= 5 AND needs_abbreviation = '' LIMIT ?)
 """
+
+
+_KEYS = """
+    WITH RECURSIVE keys(key) AS (
+        SELECT min(key) FROM anchors UNION ALL SELECT (SELECT min(key) FROM anchors WHERE key > keys.key) FROM keys
+            WHERE keys.key IS NOT NULL)
+    SELECT key FROM keys WHERE key IS NOT NULL
+"""  # each key by one look into the index of keys, however many anchors it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,26 @@ class NoteQueue(IndexFile):
                 "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line", (number,)
             )
             return [AnchorRow(*row) for row in rows]
+
+    def found_anchors(self, key: str) -> list[AnchorSet]:
+        """The anchors of a key (empty: of every key) that were found in conversations: of each the last 100, oldest first."""
+        with self.reading() as connection:
+            keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
+            found: list[AnchorSet] = []
+            for name in keys:
+                rows = connection.execute(
+                    "SELECT a.value, a.confidence, a.source, a.time, c.id FROM anchors a JOIN conversations c USING (number)"
+                    " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
+                    (name,),
+                ).fetchall()
+                found += [AnchorSet(name, row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
+            return found
+
+    def forget_anchors(self, key: str, until: int) -> None:
+        """Takes out what was found for a key up to a time."""
+        self._database.write(
+            lambda connection, _: connection.execute("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until))
+        )
 
     def spent(self, day: str) -> tuple[int, int]:
         """Calls and tokens of a day."""

@@ -34,15 +34,17 @@ class Routing(IndexFile):
             )
             return [row[0] for row in rows]
 
-    def mail(self, names: Collection[int], *, settled: bool) -> list[str]:
-        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`)."""
+    def mail(self, names: Collection[int], *, settled: bool) -> list[tuple[str, str | None]]:
+        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`), each with the one that goes on
+        for it, if any.
+        """
         with self.reading(settled=settled) as connection:
             rows = connection.execute(
-                "SELECT DISTINCT c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value"
-                " JOIN conversations c USING (number)",
+                "SELECT DISTINCT c.id, k.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value"
+                " JOIN conversations c USING (number) LEFT JOIN continued k USING (number)",
                 (orjson.dumps(list(names)).decode(),),
             )
-            return [row[0] for row in rows]
+            return [(row[0], row[1]) for row in rows]
 
     def continued(self, conversation_id: str, *, settled: bool) -> str | None:
         """The conversation that takes what comes in for this one; None: itself."""

@@ -2,6 +2,7 @@
 
 `<space>/<name>.jsonl`, with lines as a transcript's: one JSON object, ended by its checksum. It is only added to, each write synced
 before it counts. `identities` says who is an owner; `forgotten` which messages of providers were in conversations that are deleted.
+`anchors` is beside them, and written anew where something is to be forgotten (see `anchors`).
 """
 
 import os
@@ -20,8 +21,8 @@ _guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
 
 log = structlog.get_logger("recollect.ledger")
 
-IDENTITIES, FORGOTTEN = "identities", "forgotten"
-LEDGERS = (IDENTITIES, FORGOTTEN)
+IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
+LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
 
 
 class Ledger:

@@ -7,6 +7,7 @@ import orjson
 
 from recollect_server.domain.conversation import (
     Abbreviated,
+    AnchorForgotten,
     AnchorSet,
     Began,
     CommandRun,
@@ -169,6 +170,10 @@ def _fields(content: Content) -> dict[str, Any]:
         case AnchorSet():
             event = {"event": "anchor", "key": content.key, "value": content.value}
             event |= {"confidence": content.confidence, "sequence": content.sequence}
+            event |= {"conversation": content.conversation_id} if content.conversation_id else {}
+            event |= {"byCaller": True} if content.by_caller else {}
+        case AnchorForgotten():
+            event = {"event": "anchor_forgotten", "key": content.key, "requests": content.requests}
         case Continued():
             event = {"event": "continued", "conversation": content.conversation_id}
         case CommandRun():
@@ -232,7 +237,12 @@ def _event(fields: dict[str, Any], sequence: int) -> Content:
             return SplitSuggested(_text(fields, "reason"), _texts(fields["titles"]), time)
         case "anchor":
             confidence = float(fields["confidence"])
-            return AnchorSet(_text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time)
+            return AnchorSet(
+                _text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time,
+                _text(fields, "conversation", ""), bool(_optional(fields, "byCaller", bool)),
+            )  # fmt: skip
+        case "anchor_forgotten":
+            return AnchorForgotten(_text(fields, "key"), time, _texts(fields.get("requests", ())))
         case "continued":
             return Continued(_text(fields, "conversation"), time)
         case "command":
