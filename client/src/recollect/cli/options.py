@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,6 +17,12 @@ from recollect._shared.moments import moment
 from recollect.cli import exits
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    _Text = click.ParamType[str]
+    _Moment = click.ParamType[datetime]
+else:  # before 8.4 click's types take no parameter
+    _Text = _Moment = click.ParamType
 
 ADDRESS = "RECOLLECT_ADDRESS"
 _PATIENCE = RetryPolicy(max_attempts=4)
@@ -65,7 +71,7 @@ def with_shell(command: F) -> F:
     return result
 
 
-class ConversationId(click.ParamType[str]):
+class ConversationId(_Text):
     """The id of a conversation. A shell completes it from the newest ones of the server."""
 
     name = "conversation"
@@ -83,7 +89,7 @@ class ConversationId(click.ParamType[str]):
         ]
 
 
-class When(click.ParamType[datetime]):
+class When(_Moment):
     """A date, a time, or how long ago. Without a zone it is meant as the reader's clock has it."""
 
     name = "when"
