@@ -54,7 +54,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     is damaged. RetryInfo says when to try again.
     """
     ERROR_REASON_NOT_YET_IMPLEMENTED: _ErrorReason.ValueType  # 10
-    """UNIMPLEMENTED. The contract names this RPC and this version of the server does not have it yet. Metadata: `method`."""
+    """UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet; this one has them all. Metadata: `method`."""
     ERROR_REASON_CONVERSATION_READ_ONLY: _ErrorReason.ValueType  # 11
     """FAILED_PRECONDITION. A channel's pinned conversation cannot be written to from another channel. Metadata:
     `conversation_id`, `channel`.
@@ -116,7 +116,7 @@ ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9
 is damaged. RetryInfo says when to try again.
 """
 ERROR_REASON_NOT_YET_IMPLEMENTED: ErrorReason.ValueType  # 10
-"""UNIMPLEMENTED. The contract names this RPC and this version of the server does not have it yet. Metadata: `method`."""
+"""UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet; this one has them all. Metadata: `method`."""
 ERROR_REASON_CONVERSATION_READ_ONLY: ErrorReason.ValueType  # 11
 """FAILED_PRECONDITION. A channel's pinned conversation cannot be written to from another channel. Metadata:
 `conversation_id`, `channel`.

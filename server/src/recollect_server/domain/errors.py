@@ -19,8 +19,7 @@ RecollectError
 ├── IndexUnavailable        the index cannot answer; try again
 ├── DeadlineExceeded        a query took too long
 ├── TooManySubscribers      as many as the server takes are connected
-├── Stopping                the server stops
-└── NotYetImplemented
+└── Stopping                the server stops
 """
 
 from dataclasses import dataclass
@@ -192,11 +191,3 @@ class Stopping(RecollectError):
     def __init__(self, retry_after_ms: int = 100) -> None:
         super().__init__("the server stops: come back with the last cursor")
         self.retry_after_ms = retry_after_ms
-
-
-class NotYetImplemented(RecollectError):
-    """The contract has it, this version does not."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(f"{method} is in the contract and comes with a later version of the server")
-        self.method = method

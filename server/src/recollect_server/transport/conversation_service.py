@@ -35,7 +35,7 @@ _MAX_BATCH = 1000
 
 
 class ConversationHandlers:
-    """The handlers of ConversationService. What is not here is not built yet."""
+    """The handlers of ConversationService."""
 
     def __init__(
         self,

@@ -68,9 +68,6 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
             return _with_details(grpc.StatusCode.UNAVAILABLE, str(error), _retry(wait))
         case errors.DeadlineExceeded():
             return status(grpc.StatusCode.DEADLINE_EXCEEDED, "ERROR_REASON_DEADLINE_EXCEEDED", str(error))
-        case errors.NotYetImplemented(method=method):
-            metadata = {"method": method}
-            return status(grpc.StatusCode.UNIMPLEMENTED, "ERROR_REASON_NOT_YET_IMPLEMENTED", str(error), metadata)
         case _:
             raise AssertionError(f"{type(error).__name__} is not in the table")
 

@@ -4,7 +4,7 @@ The line names the method, the code, the milliseconds and the conversation or co
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from google.rpc import status_pb2
 from grpc_status import rpc_status
 from ulid import ULID
 
-from recollect_server.domain.errors import NotYetImplemented, RecollectError
+from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
@@ -37,9 +37,9 @@ class Malformed:
 
 
 def unary(
-    method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler | None, pool: ThreadPoolExecutor
+    method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler, pool: ThreadPoolExecutor
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a unary method, within the door, run by the pool; None: the method is not built yet."""
+    """The handler of a unary method, within the door, run by the pool."""
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
@@ -77,28 +77,12 @@ def streaming(
     return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type), response_serializer=None)
 
 
-def stream_not_built(method: MethodDescriptor, request_type: type[ProtoMessage]) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a streaming method that is not built yet."""
-    name = f"{method.containing_service.name}.{method.name}"
-
-    def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> Iterator[ProtoMessage]:
-        _, failed = _run(name, None, request, context)
-        assert failed is not None
-        _log(name, request, None, failed, 0.0)
-        context.abort_with_status(rpc_status.to_status(failed))
-        yield from ()
-
-    return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type))
-
-
 def _run(
-    name: str, handler: Handler | None, request: ProtoMessage | Malformed, context: grpc.ServicerContext
+    name: str, handler: Handler, request: ProtoMessage | Malformed, context: grpc.ServicerContext
 ) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
     if isinstance(request, Malformed):
         return None, request.status
     try:
-        if handler is None:
-            raise NotYetImplemented(name)
         return handler(request, context), None
     except RecollectError as error:
         return None, status_of(error)

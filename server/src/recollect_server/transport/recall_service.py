@@ -22,7 +22,7 @@ _MAX_MESSAGE = 1 << 20
 
 
 class RecallHandlers:
-    """The handlers of RecallService. What is not here is not built yet."""
+    """The handlers of RecallService."""
 
     def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers) -> None:
         self._recall = recall

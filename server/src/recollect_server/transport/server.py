@@ -18,7 +18,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
-from recollect_server.transport.handling import stream_not_built, streaming, unary
+from recollect_server.transport.handling import streaming, unary
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
@@ -52,7 +52,7 @@ class Server:
     """A gRPC server that is not started yet, then listens, then is stopped once."""
 
     def __init__(self, handlers: dict[str, Any], options: ServerOptions) -> None:
-        """`handlers` has the handlers of each service that has any, by the service's short name."""
+        """`handlers` has those of each service, by the service's short name."""
         self._options = options
         self._health = health.HealthServicer()
         self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="call")
@@ -78,7 +78,7 @@ class Server:
         )
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every call.
-            self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers.get(service.name)))
+            self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers[service.name]))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = [service.full_name for service in SERVICES]
         for name in ("", *names):
@@ -116,13 +116,11 @@ class Server:
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
-            handler = getattr(handlers, method.name, None)
-            if not method.server_streaming:
-                methods[method.name] = unary(method, request_type, handler, self._pool_for(method))
-            elif handler is None:
-                methods[method.name] = stream_not_built(method, request_type)
-            else:
+            handler = getattr(handlers, method.name)
+            if method.server_streaming:
                 methods[method.name] = streaming(method, request_type, handler, self._pool)
+            else:
+                methods[method.name] = unary(method, request_type, handler, self._pool_for(method))
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
