@@ -5,10 +5,12 @@
 
 import argparse
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import structlog
 
@@ -33,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
 
 def _kill(rounds: int, seed: int) -> list[Figure]:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    titles_are_the_callers = patch.dict(os.environ, {"RECOLLECT_ABBREVIATOR": "off"})
+    with tempfile.TemporaryDirectory() as folder, titles_are_the_callers:
         figures = run_rounds(Path(folder), rounds, seed)
     print(
         f"{figures.rounds} rounds in {time.monotonic() - began:.0f} s: {figures.acknowledged} messages acknowledged, "
