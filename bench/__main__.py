@@ -38,7 +38,7 @@ BENCHMARKS = (
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),
-    Short("recall", "--legs", wants_set=True),
+    Short("recall", "--legs --abbreviations", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
 """Not here: `bench.learn`, which takes hours and writes weights, and `bench.stream --soak`."""
