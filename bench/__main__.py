@@ -33,12 +33,15 @@ BENCHMARKS = (
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
     Short("meaning", "--rounds 1 --calls 500"),
+    Short("context", "--messages 10000 --calls 100"),
+    Short("receive", "--rounds 1 --calls 800 --callers 8 --contacts 10000 --threads 10000 --mails 100000"),
     Short("stream", "--rounds 1 --calls 1000 --few 50 --many 300 --events 40 --missed 2000"),
     Short("start", "--rounds 1 --conversations 2000"),
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),
     Short("recall", "--legs --abbreviations", wants_set=True),
+    Short("context", "--tokens 1000 4400", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
 """Not here: `bench.learn`, which takes hours and writes weights, and `bench.stream --soak`."""
@@ -107,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         "--set", type=Path, nargs="+", default=[], metavar="DIR", help="folders with conversations.jsonl and queries.jsonl"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", choices=[it.module for it in BENCHMARKS], help="only these"
+        "--only", nargs="+", default=[], metavar="NAME", choices={it.module for it in BENCHMARKS}, help="only these"
     )
     parser.add_argument(
         "--pictures", type=Path, default=Path(__file__).parent, metavar="DIR", help="where the pictures are written"

@@ -126,9 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     seen = [Figure("an abbreviation takes", seconds / count * 1e3, "ms")]
     for way in dict.fromkeys(way for way, _ in rows):
         model, own = (means(rows[way, side])["recall@10"] for side in ("model", "extractive"))
-        print(f"{way}: recall@10 of the extractive writer is {own / model:.3f} of the model's (goal 0.9)")
-        goal = Goal(0.9, least=True, of_ratio=True)
-        seen.append(Figure(f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", own / model, goal))
+        share = f"{own / model:.3f}" if model else f"{own}, not a share,"
+        print(f"{way}: recall@10 of the extractive writer is {share} of the model's (goal 0.9)")
+        goal, ratio = (Goal(0.9, least=True, of_ratio=True), own / model) if model else (None, None)
+        seen.append(Figure(f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", ratio, goal))
     return seen
 
 

@@ -1,9 +1,10 @@
 """Notes taken behind the callers: how fast, at what cost, and what AppendTurn's p99 is meanwhile against its p99 at rest.
 
-`python -m bench.background [--conversations 1000] [--turns 10] [--callers 8] [--calls 2000] [--rounds 3]`
+`python -m bench.background [--conversations 1000] [--turns 10] [--callers 8] [--calls 2000] [--rounds 3] [--idle 100000]`
 
 Idle conversations are written as transcripts, and the offline writer takes notes of them as soon as the server starts: once with no
 caller, then, over other folders, while callers append to conversations of their own. At rest is the same server when it is done.
+With `--idle`, first: what so many conversations cost that wait for their time and are not due.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from bench.append import APPEND, requests
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, Made, write_conversation
 from bench.figures import Figure, Goal
-from bench.servers import recollect
+from bench.servers import recollect, resident_bytes
 
 _CALLERS_TURNS = 4  # of each conversation that callers append to: the fifth brings a title, which is work of this kind too
 
@@ -53,6 +54,23 @@ def processor_seconds(process: subprocess.Popen[str]) -> float:
     """What a process has used of the processor (Linux)."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def waits(data: Path, conversations: int, seconds: float) -> None:
+    """Prints what conversations cost that wait and are not due, against a server that takes no notes."""
+    write_idle(data, conversations, 1)
+    with recollect(data, "--embedder", "off"):
+        pass  # indexed before the clock starts
+    print(f"{conversations} conversations that wait: ", end="")
+    shown = []
+    for name, flags in (("takes no notes", ["off"]), ("waits", ["extractive", "--idle-timeout", "36500d"])):
+        with recollect(data, "--embedder", "off", "--abbreviator", *flags) as (_, process):
+            time.sleep(seconds / 5)
+            base = processor_seconds(process)
+            time.sleep(seconds)
+            used = processor_seconds(process) - base
+            shown.append(f"a server that {name} has {resident_bytes(process) >> 20} MiB and uses {100 * used / seconds:.2f} %")
+    print(" of a processor; ".join(shown), "of a processor", flush=True)
 
 
 def alone(data: Path, conversations: int) -> list[Figure]:
@@ -105,10 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--callers", type=int, default=8)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--idle", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=20, help="how long the ones that are idle are watched")
     chosen = parser.parse_args(arguments)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     appends = Appends()
     with tempfile.TemporaryDirectory() as folder:
+        if chosen.idle:
+            waits(Path(folder) / "waits", chosen.idle, chosen.seconds)
         data = Path(folder) / "alone"
         write_idle(data, chosen.conversations, chosen.turns)
         seen = alone(data, chosen.conversations)

@@ -115,9 +115,10 @@ class Service:
         self.messages: dict[tuple[str, int], str] = {}
         """Their names in the set, by the conversation's id and the sequence."""
         for plan in plans:
-            self._bring_in(plan)
+            self.bring_in(plan)
 
-    def _bring_in(self, plan: Plan) -> None:
+    def bring_in(self, plan: Plan) -> None:
+        """Writes a conversation."""
         calls = self._client.conversations
         began = plan.began
         conversation = calls.create(began.channel, participants=began.participants, create_time=moment(began.time)).id

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 from recollect import Client
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
@@ -66,6 +67,19 @@ def nobody_takes_notes() -> Iterator[None]:
         environment.setenv("RECOLLECT_ABBREVIATOR", "off")
         environment.delenv("ANTHROPIC_API_KEY", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that a test runs in this process sets its logs up; the next test's are its own."""
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def no_log() -> None:
+    """The log of a test goes nowhere."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from recollect import Client
 
 from bench import __main__ as every
-from bench import corpus, drops, load, meaning, recall, search, start, stream
+from bench import context, corpus, drops, load, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
 from tests.conftest import RunningServer
@@ -127,7 +127,6 @@ TINY = {
     "append": "--rounds 1 --calls 64 --callers 1 2",
     "load": "--rounds 1 --calls 5 --turns 1 5",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
-    "background": "--rounds 1 --conversations 4 --calls 8 --callers 2",
     "soak": "--appends 20 --conversations 4",
     "crash": "--rounds 1 --power-loss 3",
 }
@@ -172,3 +171,29 @@ def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() 
         ["recall", "any@10: Search", "88.9 %", "", "", ""],
     ]
     assert len({len(line) for line in table(rows).splitlines()}) == 1
+
+
+def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
+    recall_set: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = context.quality(recall_set, [], [1000], {"embedder": "off"})
+    assert found == {("recollect", 1000): 100.0, ("last turns", 1000): 100.0, ("plain fts5", 1000): 100.0}
+    assert "1 questions with gold messages" in capsys.readouterr().out
+    context.main(["--set", str(recall_set), "--words", "--tokens", "2", "--groups", "ann"])
+    assert "2 tokens   0.0" in capsys.readouterr().out
+
+
+def test_context_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(context, "LONG", 70)
+    context.main(["--messages", "60", "--calls", "4", "--words", "--folder", str(tmp_path)])
+    said = capsys.readouterr().out
+    for words in ("a conversation short: hot p50", "of 70 turns: hot p50", "whole, through the wire: p50", "after a restart"):
+        assert words in said
+
+
+def test_receive_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--contacts", "30", "--threads", "5", "--mails", "40"]
+    receive.main(["--rounds", "1", "--calls", "16", "--callers", "2", *sizes])
+    said = capsys.readouterr().out
+    for words in ("30 contacts, 5 threads with 40 Message-IDs", "a contact's conversation: p50", "2 callers, email: "):
+        assert words in said

@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 from recollect import Client
 from recollect_server.cli import commands
@@ -17,11 +16,8 @@ from recollect_server.storage.transcript.record import Entry, Stamp, encode
 
 
 @pytest.fixture(autouse=True)
-def _logs_apart() -> Iterator[None]:
+def _logs_apart(no_log: None) -> None:
     """The server of a test runs in this process: its log may not stand between what a command prints."""
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    yield
-    structlog.reset_defaults()
 
 
 @dataclass(frozen=True)

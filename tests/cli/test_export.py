@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Attachment, Client, Message, Party, ToolCall, Usage
-from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Content, MetaUpdated, TitleAssigned, fold
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    AnchorSet,
+    Began,
+    Compressed,
+    Content,
+    MetaUpdated,
+    SplitSuggested,
+    TitleAssigned,
+    fold,
+)
 from recollect_server.domain.conversation import Conversation as Folded
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
@@ -171,6 +181,27 @@ def test_a_pin_is_exported(start_server: Callable[..., Any], write_transcript: C
     write_transcript(name, [Began(name, "discord", START, ("user",))], pinned, folder="data/default/conversations")
     run("export", tmp_path / "out", "--target", start_server().target)
     assert folded(tmp_path / "out" / f"{name}.jsonl").pinned
+
+
+def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
+    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+) -> None:
+    name = "conv-01HQ0000000000000000000000"
+    batches: list[list[Content]] = [
+        [Began(name, "web", START, ("user",))],
+        [StoredMessage(StoredRole.USER, "I am Alex.", START, turn_number=1)],
+        [Abbreviated("Earlier notes.", START)],
+        [AnchorSet("name", "Alex", 0.9, 2, START), SplitSuggested("Two things.", ("One Thing", "Another Thing"), START)],
+        [Abbreviated("Alex said who he is.", START, ("names",)), TitleAssigned("Who He Is", ("names",), START)],
+    ]
+    path = write_transcript(name, *batches, folder="data/default/conversations")
+    run("export", tmp_path / "out", "--target", start_server().target)
+    exported = tmp_path / "out" / f"{name}.jsonl"
+    assert folded(exported) == folded(path)
+    left_out = {type(it) for it in contents(path)} - {type(it) for it in contents(exported)}
+    assert left_out == {AnchorSet, SplitSuggested}
+    said = " ".join(run("export", "--help").stdout.split())
+    assert all(words in said for words in ("Earlier ones, anchors, suggested splits", "`backup` keeps every line"))
 
 
 def test_damaged_lines_are_counted_and_the_rest_is_exported(

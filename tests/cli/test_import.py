@@ -16,7 +16,16 @@ from typing import Any
 import pytest
 from recollect import Client, Role
 from recollect import Message as Sent
-from recollect_server.domain.conversation import Abbreviated, Began, Compressed, MetaUpdated, Party, TitleAssigned
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    AnchorSet,
+    Began,
+    Compressed,
+    MetaUpdated,
+    Party,
+    SplitSuggested,
+    TitleAssigned,
+)
 from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
 from recollect_server.domain.message import Role as StoredRole
 
@@ -324,15 +333,19 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
         [TitleAssigned("Small Talk", ("talk",), START)],
         [MetaUpdated(START, pinned=True)],
         [Compressed(9, "Too far.", START)],
+        [AnchorSet("name", "Alex", 0.9, 2, START)],
+        [SplitSuggested("Two things.", ("One Thing", "Another Thing"), START)],
     )
     with path.open("ab") as file:
         body = b'{"type":"dream"'
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 3)
+    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 5)
     assert f"{path}:3: the API takes no automatic title" in result.stderr
     assert f"{path}:4: the API takes no pin" in result.stderr
-    assert f"{path}:6: a line that this version does not know" in result.stderr
+    assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
+    assert f"{path}:7: the API takes no suggested split" in result.stderr
+    assert f"{path}:8: a line that this version does not know" in result.stderr
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.pinned) == ("", False)
 

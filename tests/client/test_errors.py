@@ -31,6 +31,7 @@ CODES = {
     "TRUST_REQUIRED": ("PERMISSION_DENIED", recollect.PermissionDenied),
     "UNAUTHENTICATED": ("UNAUTHENTICATED", recollect.Unauthenticated),
     "DEADLINE_EXCEEDED": ("DEADLINE_EXCEEDED", recollect.DeadlineExceeded),
+    "ESCALATION_RESOLVED": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
 }
 

@@ -7,29 +7,34 @@ from pathlib import Path
 
 import pytest
 import recollect
+from recollect._async import channels as async_channels
 from recollect._async import client as async_client
 from recollect._async import conversations as async_conversations
+from recollect._async import external as async_external
 from recollect._async import recall as async_recall
 from recollect._async import watch as async_watch
+from recollect._sync import channels as sync_channels
 from recollect._sync import client as sync_client
 from recollect._sync import conversations as sync_conversations
+from recollect._sync import external as sync_external
 from recollect._sync import recall as sync_recall
 from recollect._sync import watch as sync_watch
-from recollect.v1 import conversation_service_pb2, recall_service_pb2
+from recollect.v1 import (
+    channel_service_pb2,
+    conversation_service_pb2,
+    external_communication_service_pb2,
+    recall_service_pb2,
+)
 
 TWINS = [
     (sync_client.Client, async_client.AsyncClient),
     (sync_conversations.Conversations, async_conversations.Conversations),
     (sync_recall.Recall, async_recall.Recall),
+    (sync_channels.Channels, async_channels.Channels),
+    (sync_external.External, async_external.External),
     (sync_watch.Watch, async_watch.Watch),
 ]
-LATER = {
-    "BuildContext",
-    "ListTierTransitions",
-    "ListAnchors",
-    "SetAnchor",
-    "DeleteAnchor",
-}
+LATER: set[str] = set()
 
 
 def public_methods(kind: type) -> list[str]:
@@ -83,7 +88,7 @@ def test_twins_differ_in_await_alone(sync: type, twin: type) -> None:
         text = without_await("\n".join(map(ast.unparse, classes)))
         text = text.replace("__aenter__", "__enter__").replace("__aexit__", "__exit__")
         text = text.replace("__aiter__", "__iter__").replace("__anext__", "__next__")
-        text = re.sub(r"for conversation in page:\s+yield conversation", "yield from page", text)
+        text = re.sub(r"for (\w+) in page:\s+yield \1", "yield from page", text)
         return text.replace("Tasks of one event loop may share", "Threads may share").splitlines()
 
     assert body(twin) == body(sync)
@@ -94,13 +99,19 @@ def test_twins_differ_in_await_alone(sync: type, twin: type) -> None:
     [
         (conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"], sync_conversations.Conversations),
         (recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"], sync_recall.Recall),
+        (channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"], sync_channels.Channels),
+        (
+            external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
+            sync_external.External,
+        ),
     ],
-    ids=["conversations", "recall"],
+    ids=["conversations", "recall", "channels", "external"],
 )
 def test_every_rpc_has_its_method(service: object, group: type) -> None:
     names = {method.name for method in service.methods} - LATER  # type: ignore[attr-defined]
     snake = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names}
-    assert set(public_methods(group)) - {"list_page"} == {{"stream_updates": "watch"}.get(name, name) for name in snake}
+    watches = {"stream_updates": "watch", "stream_communication_updates": "watch"}
+    assert {name for name in public_methods(group) if not name.endswith("_page")} == {watches.get(name, name) for name in snake}
 
 
 def test_every_public_name_is_exported_and_has_a_docstring() -> None:
@@ -109,7 +120,7 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
         assert (getattr(recollect, name).__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize("module", ["conversation", "message", "recall", "update"])
+@pytest.mark.parametrize("module", ["channel", "context", "conversation", "external", "message", "recall", "update"])
 def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
     package = Path(recollect.__file__).parent / "_types" / f"{module}.py"
     for node in ast.parse(package.read_text()).body:

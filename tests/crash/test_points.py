@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recollect import Client, RecollectError
 from recollect_server.services.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
+from tests.channels.conftest import Post, home
 from tests.conftest import RunningServer
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, connected, process
+from tests.external.test_killed import OF_THIRD_PARTIES
 from tests.server.conftest import files_with
 
 Prepare = Callable[[Path], None]
@@ -72,7 +75,8 @@ STARTING = [
     Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),
 ]  # fmt: skip
-OF_THEIR_OWN = {"folder.made", "delete.torn_removed"}  # each has a test that bears its name
+OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten", "anchors.copied", "anchors.replaced"}
+"""Each has a test that bears its name."""
 
 Start = Callable[..., RunningServer]
 
@@ -188,6 +192,50 @@ def test_a_server_that_is_killed_at_delete_torn_removed_removes_the_transcript_t
     assert [path.name for path in left.folder.glob(f"{goes}*")] == []
 
 
+def forgotten_at(point: str, data_dir: Path, start: Start) -> None:
+    """Kills a server at a point of forgetting an anchor; the next one has the anchor or not, and forgets it when asked again."""
+    with process(data_dir, point) as server:
+        with Client(server.target, retry=None) as client:
+            client.recall.set_anchor("name", "quixotriple")
+            client.recall.set_anchor("city", "Ghent")
+            with pytest.raises(RecollectError):
+                client.recall.delete_anchor("name", request_id="d1")
+        assert server.was_killed
+    running = start(data_dir=data_dir)
+    with Client(running.target) as client:
+        assert [it.key for it in client.recall.list_anchors()] in (["city", "name"], ["city"])
+        client.recall.delete_anchor("name", request_id="d1")
+        assert [it.key for it in client.recall.list_anchors(include_superseded=True)] == ["city"]
+    running.stop()
+    assert files_with(data_dir, "quixotriple") == []
+
+
+def test_a_server_that_is_killed_at_anchors_copied_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+    forgotten_at("anchors.copied", tmp_path / "killed", start_server)
+
+
+def test_a_server_that_is_killed_at_anchors_replaced_forgets_when_asked_again(tmp_path: Path, start_server: Start) -> None:
+    forgotten_at("anchors.replaced", tmp_path / "killed", start_server)
+
+
+def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_was_delivered(
+    tmp_path: Path, start_server: Start
+) -> None:
+    """A message that was deleted does not come back, whenever its provider delivers it again."""
+    data = tmp_path / "killed"
+    with process(data, "delete.forgotten") as server:
+        with Post(server.target) as post:
+            gone = home(post.cli("Never again", delivery="1"))
+            with pytest.raises(Exception, match="UNAVAILABLE"):
+                post.delete(gone)
+        assert server.was_killed
+    with Post(start_server(data_dir=data).target) as post:
+        again = post.cli("Never again", delivery="1")
+        assert (again.duplicate, again.WhichOneof("outcome")) == (True, None)
+        assert post.everything() == {}
+    assert not files_with(data, "Never again")
+
+
 def test_every_point_is_killed_by_a_test() -> None:
-    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN == set(POINTS)
+    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(POINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from tests.server.conftest import connect, service
 
@@ -43,13 +42,6 @@ class Disk:
         self.refused[call] = (error, times - 1, 0)
         self.tried.append(call)
         raise OSError(error, os.strerror(error))
-
-
-@pytest.fixture(autouse=True)
-def logs_as_they_were() -> Iterator[None]:
-    """A command that a test runs in this process sets its logs up; the next test's are its own."""
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -9,11 +9,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-import structlog
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
@@ -27,6 +25,7 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 
 EARLY, LATE, SHORT = range(3)
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("no_log")
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +37,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(HERE / "failing_io.c"), "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
     return path
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Any:
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    yield
-    structlog.reset_defaults()
 
 
 def lives(

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 import tomllib
@@ -15,6 +18,8 @@ from recollect_server.inference.embedder import OVERLAP, PIECE, Embedder
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, NoWeights, WrongWeights, look, shipped
 
 ROOT = Path(__file__).parents[2]
+# With any of these it would be quiet by itself, or write elsewhere.
+_QUIET = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "XDG_CACHE_HOME")
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +105,17 @@ def test_the_end_of_a_long_text_is_in_its_vectors(embedder: Embedder) -> None:
     pieces = embedder.embed_pieces(embedder.cut(filler + "The password of the safe is written under the violin."))
     without = embedder.embed_pieces(embedder.cut(filler))
     assert (pieces @ question).max() > (without @ question).max() + 0.2
+
+
+def test_the_model_tells_nobody_that_it_runs(tmp_path: Path) -> None:
+    script = (
+        "from recollect_server.inference.embedder import Embedder\n"
+        "from recollect_server.inference.weights import look, shipped\n"
+        "Embedder(look(shipped())).question('What did we say?')"
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in _QUIET}
+    subprocess.run([sys.executable, "-c", script], env=kept | {"HOME": str(tmp_path)}, check=True, timeout=60)
+    assert [*tmp_path.rglob("*")] == []  # it keeps an id of the machine, and what is to be sent, in the home folder
 
 
 def test_others_go_on_while_a_long_text_is_cut(embedder: Embedder) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,17 +33,20 @@ class Answer:
     """Never answers, until the test ends."""
     wait: bool = False
     """Answers once the test says `go_on`."""
+    gone: bool = False
+    """The connection ends without an answer."""
 
 
-def used(tool: str, given: Any, **fields: Any) -> Answer:
-    """An answer that calls a tool."""
+def wrote(given: Any, **fields: Any) -> Answer:
+    """An answer in which the model wrote this: what is no text as JSON, after a block of what it thought."""
+    text = given if isinstance(given, str) else json.dumps(given)
     message = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
-        "model": "claude-haiku-4-5",
-        "content": [{"type": "tool_use", "id": "toolu_1", "name": tool, "input": given}],
-        "stop_reason": "tool_use",
+        "model": "claude-haiku-5-5",
+        "content": [{"type": "thinking", "thinking": "{", "signature": "s"}, {"type": "text", "text": text}],
+        "stop_reason": "end_turn",
         "stop_sequence": None,
         "usage": {"input_tokens": 100, "output_tokens": 20},
     }
@@ -64,15 +66,9 @@ class Api:
     answers: list[Answer]
     asked: list[dict[str, Any]]
     keys: list[str]
+    about: dict[str, Answer] = field(default_factory=dict)
+    """What it answers instead where a text is in the question."""
     go_on: threading.Event = field(default_factory=threading.Event)
-
-
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Waits until the condition is true; fails after so many seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -84,11 +80,14 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
         def do_POST(self) -> None:
             known.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             known.keys.append(str(self.headers["authorization"]).removeprefix("Bearer "))
-            answer = known.answers.pop(0) if len(known.answers) > 1 else known.answers[0]
+            text = known.asked[-1]["messages"][0]["content"]
+            special = next((each for words, each in known.about.items() if words in text), None)
+            answer = special or (known.answers.pop(0) if len(known.answers) > 1 else known.answers[0])
             if answer.wait:
                 known.go_on.wait(60)
             if answer.hold:
                 over.wait(60)
+            if answer.hold or answer.gone:
                 return
             body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             self.send_response(answer.status)
@@ -102,7 +101,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known = Api(f"http://127.0.0.1:{server.server_address[1]}", [used("record_notes", NOTES)], [], [])
+    known = Api(f"http://127.0.0.1:{server.server_address[1]}", [wrote(NOTES)], [], [])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     monkeypatch.setenv("ANTHROPIC_BASE_URL", known.url)

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.domain.budget import estimate_tokens
 
 from tests.conftest import RunningServer
-from tests.naming.conftest import until
 from tests.server.conftest import Service, agent, tool, transcript, user
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -35,8 +36,10 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
     calls = [ToolCall(id="1", name="thermometer", arguments="{}")]
     service.append(conversation, user("How hot is plant 99?"), agent("", tool_calls=calls), tool("1", "71"), agent("71 degrees."))
     talk(service, conversation, 18)
-    quiet = service.told("What is a pangolin?")  # 40 messages are not too many
-    assert not service.load(conversation).compression_summary
+    marker = service.create().id
+    talk(service, marker, 21)
+    until(lambda: service.load(marker).compression_summary)
+    assert not service.load(conversation).compression_summary  # 40 messages are not too many
     talk(service, conversation, 1, first=18)
     until(lambda: service.load(conversation).compression_summary)
     loaded = service.load(conversation, max_turns=100)
@@ -44,9 +47,17 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
     assert len(loaded.compression_summary.encode()) <= 4 * 500
     assert loaded.messages[0].content == "Inspect the reactor of plant 9."
     assert len(loaded.messages) == 20
-    assert service.found("plant 99") == [conversation]
+    assert service.found("How hot is plant 99?")[0] == conversation
     assert transcript(compacting, conversation).read_bytes().count(b'"compression"') == 1
-    assert not service.load(quiet).compression_summary
+
+
+def test_a_recorded_summary_has_500_tokens_at_most_however_much_there_is(service: Service) -> None:
+    conversation = service.create().id
+    for number in range(21):
+        plants = (f"Reactor {number}.{at} of plant {at % 7} was inspected by team {at % 5}." for at in range(40))
+        service.append(conversation, user(" ".join(plants)), agent(f"Plant {number} is at 70 degrees."))
+    until(lambda: service.load(conversation).compression_summary)
+    assert 450 < estimate_tokens(service.load(conversation).compression_summary) <= 500
 
 
 def test_the_next_summary_goes_on_from_the_last(service: Service) -> None:

@@ -9,8 +9,9 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from tests.cli.conftest import run
 from tests.conftest import MovableClock, RunningServer
 from tests.crash.digest import digest, rebuilt_digest
-from tests.naming.conftest import NOTES, Answer, Api, refused, until, used
+from tests.naming.conftest import NOTES, Answer, Api, refused, wrote
 from tests.server.conftest import Service, agent, code_of, delete_index, failure_of, transcript, user
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -37,7 +38,7 @@ def kinds(server: RunningServer, conversation_id: str) -> list[object]:
 
 def leave(service: Service, left: str, following: str = "") -> None:
     """Switches away from a conversation, and waits for its notes."""
-    service.conversations.Switch(conversation_api.SwitchRequest(from_conversation_id=left, to_conversation_id=following))
+    service.switch(left, following)
     until(lambda: service.get(left).abbreviation)
 
 
@@ -59,10 +60,11 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(service: Service, n
     clock.move(MINUTE)
     until(lambda: service.get(first).abbreviation)
     assert service.get(first).abbreviation == "Rotate the logs daily."
+    clock.move(9 * MINUTE - 1)
     leave(service, service.told("Ask Marta about it."))  # once this one has notes, the writer has looked around again
     assert not service.get(second).abbreviation
     assert not service.get(first).title  # one turn is too little to name it by
-    clock.move(9 * MINUTE)
+    clock.move(1)
     until(lambda: service.get(second).abbreviation)
     assert kinds(naming, first) == ["abbreviation"]
 
@@ -193,9 +195,9 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
     assert [service.get(conversation).abbreviation for conversation in conversations] == ["", "", ""]
     assert capsys.readouterr().out.count("notes_not_written") == 1
     said = run("stats", "--data-dir", server.data_dir).stdout
-    assert "notes_failed: 1 conversations, as: the API answered 401 authentication_error" in said
+    assert "notes_failed: 2 conversations, as: the API answered 401 authentication_error" in said
     assert "model_spending: 2 calls, 0 tokens on 2026-" in said
-    api.answers = [used("record_notes", NOTES)]
+    api.answers = [wrote(NOTES)]
     clock.move(5 * MINUTE)
     until(lambda: all(service.get(conversation).abbreviation == "Alex ships on Friday." for conversation in conversations))
     server.stop()
@@ -204,7 +206,7 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
 def test_one_conversation_that_the_model_refuses_holds_up_no_other(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
-    api.answers = [used("record_notes", NOTES, stop_reason="refusal", content=[]), used("record_notes", NOTES)]
+    api.answers = [wrote(NOTES, stop_reason="refusal", content=[]), wrote(NOTES)]
     server = start_server(abbreviator="auto")
     service = connect(server)
     refused_one = service.told("Something that it will not read.")
@@ -223,8 +225,8 @@ def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
     server = start_server(abbreviator="anthropic")
     service = connect(server)
     api.answers = [
-        Answer(body=used("record_notes", NOTES).body, wait=True),
-        used("record_notes", NOTES | {"abbreviation": "Second."}),
+        Answer(body=wrote(NOTES).body, wait=True),
+        wrote(NOTES | {"abbreviation": "Second."}),
     ]
     conversation = service.told("When do we ship?")
     clock.move(10 * MINUTE)
@@ -240,7 +242,7 @@ def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
 def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_notes(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
-    api.answers = [Answer(hold=True), used("record_notes", NOTES)]
+    api.answers = [Answer(hold=True), wrote(NOTES)]
     server = start_server(abbreviator="anthropic")
     conversation = connect(server).told("When do we ship?")
     clock.move(10 * MINUTE)
@@ -254,7 +256,7 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
     split = {"reason": "Two unrelated things.", "titles": ["disk of the server", "holiday in Ghent"]}
-    api.answers = [used("record_notes", NOTES | {"split": split})]
+    api.answers = [wrote(NOTES | {"split": split})]
     server = start_server(abbreviator="anthropic")
     service = connect(server)
     stream = service.conversations.StreamUpdates(conversation_api.StreamUpdatesRequest(), timeout=60)

@@ -97,6 +97,9 @@ class Service:
         request = api.RecordAbbreviationRequest(conversation_id=conversation_id, text=text, topics=topics, **fields)
         return self.conversations.RecordAbbreviation(request).conversation
 
+    def switch(self, left: str, following: str = "") -> api.SwitchResponse:
+        return self.conversations.Switch(api.SwitchRequest(from_conversation_id=left, to_conversation_id=following))
+
     def delete(self, conversation_id: str, **fields: Any) -> api.DeleteResponse:
         return self.conversations.Delete(api.DeleteRequest(conversation_id=conversation_id, **fields))
 

@@ -2,10 +2,10 @@
 
     RecollectError
     ├── InvalidArgument       a field of the request is wrong; `violations` names each
-    ├── NotFound              no such conversation, or it was deleted
+    ├── NotFound              no such conversation, communication or escalation, or it was deleted
     ├── AlreadyExists         the `request_id` was used before, for something else
     ├── TurnOutOfDate         somebody wrote first: load the conversation and decide again
-    ├── FailedPrecondition    it cannot be done to this conversation as it is now
+    ├── FailedPrecondition    it cannot be done to this conversation, or escalation, as it is now
     ├── PermissionDenied      the party's trust does not allow it
     ├── Unauthenticated       no token, or a wrong one
     ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
@@ -68,6 +68,7 @@ class ErrorReason(StrEnum):
     UNAUTHENTICATED = "ERROR_REASON_UNAUTHENTICATED"
     DEADLINE_EXCEEDED = "ERROR_REASON_DEADLINE_EXCEEDED"
     INTERNAL = "ERROR_REASON_INTERNAL"
+    ESCALATION_RESOLVED = "ERROR_REASON_ESCALATION_RESOLVED"
 
 
 @dataclass(frozen=True, slots=True)

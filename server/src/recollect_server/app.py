@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference.claude import KEY, Claude
 from recollect_server.inference.embedder import Embedder
@@ -19,23 +20,38 @@ from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
+from recollect_server.jobs.tier_keeper import TierKeeper
 from recollect_server.jobs.update_pruner import UpdatePruner
+from recollect_server.services.anchors import Anchors
+from recollect_server.services.channels.commands import Commands
+from recollect_server.services.channels.flood import Flood
+from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.compaction import Compaction
+from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.embedding import Embedding
+from recollect_server.services.external.external import External
+from recollect_server.services.external.live import LiveCommunications
+from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.meaning import Meaning
 from recollect_server.services.naming import Naming
 from recollect_server.services.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder, make_folder
+from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
+from recollect_server.transport.convert_external import encode_communication_update
+from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
@@ -81,6 +97,8 @@ class App:
     """What a client calls."""
     data_dir: Path
     recovered: Recovered
+    external: External
+    """Where what third parties write comes in."""
     _stops: tuple[Callable[[], None], ...]
 
     def stop(self) -> None:
@@ -99,11 +117,13 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
         try:
             recovered = recover(folder, clock, progress)
+            writer = TranscriptWriter(sync=settings.durability == "fsync")
+            space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
-        writer = TranscriptWriter(sync=settings.durability == "fsync")
-        space = Space(folder, writer, recovered.index, clock)
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        communications = CommunicationStore(space)
+        external = External(communications)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
         live = LiveUpdates(
@@ -113,22 +133,42 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             draft_timeout=milliseconds(settings.draft_timeout),
             max_draft=settings.max_message_bytes,
         )
-        streams = Streams(live, StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()))
+        live_communications = LiveCommunications(communications, encode_communication_update)
+        stream_limits = StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
+        streams = Streams((live, live_communications), stream_limits)
         stops += (pruner.stop, streams.stop)
         meaning = Meaning(folder.root, weights)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
+        anchors = Anchors(space)
+        tiers = Tiers(space, milliseconds(settings.warm_for))
+        space.forgetting.append(tiers.forget)
+        stops.append(TierKeeper(tiers).stop)
+        weights_of = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        choosing = Choosing(weights_of, settings.context_conversation_share)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        conversations = Conversations(space)
+        try:
+            identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
+        except OSError as error:
+            raise CannotStart(f"the identities cannot be read: {error}") from error
+        flood = Flood(space, settings.sender_rate, settings.sender_burst)
+        stops.append(flood.close)
+        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
-                    Conversations(space),
+                    conversations,
                     WorkingContext(space, working_limits),
                     live,
                     streams,
-                    Limits(settings.max_message_bytes, settings.max_batch_bytes),
+                    limits,
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning)),
+                "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
+                "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
             },
             ServerOptions(
                 listen=settings.listen,
@@ -148,6 +188,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 tasks.append(Compaction(space, model))
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
+            log.info("notes_are_taken", by=model.name)
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
@@ -155,7 +196,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         for stop in reversed(stops):
             stop()
         raise
-    return App(address, settings.data_dir, recovered, tuple(stops))
+    return App(address, settings.data_dir, recovered, external, tuple(stops))
 
 
 def _weights(settings: Settings) -> Path | None:

@@ -93,6 +93,16 @@ class Settings(BaseSettings):
     abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
     abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
     compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
+    recency_weight: float = Field(0.5, ge=0, le=1, description="what being recent counts for in a context")
+    similarity_weight: float = Field(0.3, ge=0, le=1, description="what being near to the message counts for")
+    anchor_weight: float = Field(0.2, ge=0, le=1, description="what counts for a message that an anchor came from")
+    recency_decay: float = Field(0.1, ge=0, le=100, description="what was said counts e to minus so much a day")
+    context_conversation_share: float = Field(
+        0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
+    )
+    warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
+    sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from recollect._async.channels import Channels
 from recollect._async.conversations import Conversations
+from recollect._async.external import External
 from recollect._async.invoker import Invoker
 from recollect._async.recall import Recall
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
@@ -29,6 +31,10 @@ class AsyncClient:
     """Begin, write, read, name and delete conversations."""
     recall: Recall
     """Find conversations and messages again."""
+    channels: Channels
+    """Bring messages of any provider to their conversations; say who is an owner."""
+    external: External
+    """Read, trust and answer third parties."""
 
     def __init__(
         self,
@@ -42,6 +48,8 @@ class AsyncClient:
         self._invoker = Invoker(target, timeout, token, retry, sleep)
         self.conversations = Conversations(self._invoker)
         self.recall = Recall(self._invoker)
+        self.channels = Channels(self._invoker)
+        self.external = External(self._invoker)
 
     async def close(self) -> None:
         """Ends the connection, and calls that run over it with `ClientClosed`. A second time does nothing.

@@ -31,6 +31,7 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.UNAUTHENTICATED: errors.Unauthenticated,
     ErrorReason.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
     ErrorReason.INTERNAL: errors.InternalError,
+    ErrorReason.ESCALATION_RESOLVED: errors.FailedPrecondition,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
     grpc.StatusCode.CANCELLED: errors.Cancelled,

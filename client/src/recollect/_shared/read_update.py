@@ -3,7 +3,12 @@
 from recollect._shared import read
 from recollect._types import update as updates
 from recollect._types.conversation import LoadedConversation
-from recollect.v1 import update_pb2
+from recollect.v1 import conversation_service_pb2, update_pb2
+
+
+def updates_of(it: conversation_service_pb2.StreamUpdatesResponse) -> list[tuple[str, updates.Update | None]]:
+    """The updates of one element of a stream, each with its cursor."""
+    return [(each.cursor, update(each)) for each in (it.update, *it.following)]
 
 
 def update(it: update_pb2.Update) -> updates.Update | None:

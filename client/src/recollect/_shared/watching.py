@@ -1,45 +1,50 @@
 """Where a watch stands: what it was told, what it asks for when it connects again, and when it does."""
 
 from collections import deque
+from typing import Any, Generic, TypeVar
 
-from recollect._shared.read_update import update
 from recollect._shared.retry import RetryPolicy
-from recollect._types.update import Update
+from recollect._shared.rpc import Call
 from recollect.errors import RecollectError
-from recollect.v1 import conversation_service_pb2 as pb
+
+Item = TypeVar("Item")
+Received = list[tuple[str, Item | None]]
+"""The updates of one element of a stream, each with its cursor. None: nobody but the cursor needs it."""
 
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "RESOURCE_EXHAUSTED"})
 _BROKEN = frozenset({"INTERNAL", "UNKNOWN"})
 """What a connection that broke in the middle of something may look like. A fault of the server itself brings a reason."""
 
 
-class Watching:
+class Watching(Generic[Item]):
     """One watch, whatever number of connections it takes."""
 
-    def __init__(self, request: pb.StreamUpdatesRequest, policy: RetryPolicy | None) -> None:
-        self.cursor = request.cursor
-        self._request = request
+    def __init__(self, call: Call[Any, Any, Received[Item]], policy: RetryPolicy | None) -> None:
+        """The request of the call has a `cursor`."""
+        self.cursor: str = call.request.cursor
+        self._request = call.request
+        self._read = call.read
         self._policy = policy
-        self._waiting: deque[tuple[str, Update | None]] = deque()
+        self._waiting: deque[tuple[str, Item | None]] = deque()
         self._was_connected = False
         self._failures = 0
 
-    def request(self) -> pb.StreamUpdatesRequest:
+    def request(self) -> Any:
         """What to ask for now: what comes behind everything that was received."""
-        request = pb.StreamUpdatesRequest()
+        request = type(self._request)()
         request.CopyFrom(self._request)
         return request
 
-    def received(self, response: pb.StreamUpdatesResponse) -> None:
+    def received(self, response: Any) -> None:
         """One element of the stream."""
         self._was_connected = True
         self._failures = 0
-        for it in (response.update, *response.following):
-            if it.cursor:
-                self._request.cursor = it.cursor
-            self._waiting.append((it.cursor, update(it)))
+        for cursor, found in self._read(response):
+            if cursor:
+                self._request.cursor = cursor
+            self._waiting.append((cursor, found))
 
-    def next(self) -> Update | None:
+    def next(self) -> Item | None:
         """The next update that was received; None if there is none."""
         while self._waiting:
             cursor, found = self._waiting.popleft()

@@ -7,7 +7,9 @@ from typing import Self
 
 from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
+from recollect._sync.channels import Channels
 from recollect._sync.conversations import Conversations
+from recollect._sync.external import External
 from recollect._sync.invoker import Invoker
 from recollect._sync.recall import Recall
 
@@ -29,6 +31,10 @@ class Client:
     """Begin, write, read, name and delete conversations."""
     recall: Recall
     """Find conversations and messages again."""
+    channels: Channels
+    """Bring messages of any provider to their conversations; say who is an owner."""
+    external: External
+    """Read, trust and answer third parties."""
 
     def __init__(
         self,
@@ -42,6 +48,8 @@ class Client:
         self._invoker = Invoker(target, timeout, token, retry, sleep)
         self.conversations = Conversations(self._invoker)
         self.recall = Recall(self._invoker)
+        self.channels = Channels(self._invoker)
+        self.external = External(self._invoker)
 
     def close(self) -> None:
         """Ends the connection, and calls that run over it with `ClientClosed`. A second time does nothing.

@@ -15,6 +15,7 @@ from recollect._types.conversation import (
     Party,
 )
 from recollect._types.message import Message
+from recollect._types.update import Update
 
 
 class Conversations:
@@ -151,7 +152,7 @@ class Conversations:
         channels: Iterable[str] | None = None,
         cursor: str | None = None,
         max_turns: int | None = None,
-    ) -> Watch:
+    ) -> Watch[Update]:
         """Live updates: first the newest conversations and the newest turns of the first one, then every change, in order.
 
         `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. The connection

@@ -3,8 +3,17 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from recollect._shared.calls import context as context_calls
 from recollect._shared.calls import recall as calls
 from recollect._sync.invoker import Invoker
+from recollect._types.context import (
+    Anchor,
+    AnchorSource,
+    BuiltContext,
+    ContextBudget,
+    ContextFormat,
+    TierTransitionPage,
+)
 from recollect._types.recall import DateRange, FetchedContext, RecentConversation, RecentOrder, SearchAnswer, TurnRange
 
 
@@ -71,3 +80,68 @@ class Recall:
         ...     print(entry.conversation.abbreviation or entry.snippet)
         """
         return self._invoker.run(calls.recent(limit, before, after, channel, order), timeout)
+
+    def build_context(
+        self,
+        conversation_id: str,
+        message: str | None = None,
+        *,
+        budget: ContextBudget | int | None = None,
+        format: ContextFormat | None = None,  # noqa: A002 - the contract's word
+        timeout: float | None = None,
+    ) -> BuiltContext:
+        """What an agent's model should see before it answers `message`: the newest turns, earlier ones, what fits from the past.
+
+        A number as `budget` is the total in tokens. `format` says what `rendered` is.
+
+        >>> context = client.recall.build_context(conversation.id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
+        >>> messages = json.loads(context.rendered)
+        """
+        return self._invoker.run(context_calls.build_context(conversation_id, message, budget, format), timeout)
+
+    def list_anchors(
+        self, key: str | None = None, *, include_superseded: bool = False, timeout: float | None = None
+    ) -> tuple[Anchor, ...]:
+        """The anchors that hold, by key; on request those that they superseded too.
+
+        >>> for anchor in client.recall.list_anchors():
+        ...     print(anchor.key, anchor.value)
+        """
+        return self._invoker.run(context_calls.list_anchors(key, include_superseded), timeout)
+
+    def set_anchor(
+        self,
+        key: str,
+        value: str,
+        *,
+        confidence: float | None = None,
+        source: AnchorSource | tuple[str, int] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Anchor:
+        """Sets an anchor: a lasting fact about the user. A value that the key had before is superseded and remembered.
+
+        >>> anchor = client.recall.set_anchor("name", "Alex", source=(message_conversation_id, message.sequence))
+        """
+        return self._invoker.run(context_calls.set_anchor(key, value, confidence, source, request_id), timeout)
+
+    def delete_anchor(self, key: str, *, request_id: str | None = None, timeout: float | None = None) -> tuple[Anchor, ...]:
+        """Forgets an anchor with all that it superseded, for good. Returns what was forgotten.
+
+        >>> forgotten = client.recall.delete_anchor("name")
+        """
+        return self._invoker.run(context_calls.delete_anchor(key, request_id), timeout)
+
+    def list_tier_transitions(
+        self,
+        conversation_id: str | None = None,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> TierTransitionPage:
+        """The moves of conversations between hot, warm and cold, newest first: one page.
+
+        >>> page = client.recall.list_tier_transitions(conversation.id)
+        """
+        return self._invoker.run(context_calls.list_tier_transitions(conversation_id, page_size, page_token), timeout)

@@ -1,28 +1,26 @@
-"""`client.conversations.watch`."""
+"""`client.conversations.watch` and `client.external.watch`."""
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from recollect._shared.calls.conversations import WatchCall
-from recollect._shared.watching import Watching
+from recollect._shared.rpc import Call
+from recollect._shared.watching import Item, Received, Watching
 from recollect._sync.invoker import Invoker, Stream
-from recollect._types.update import Update
 from recollect.errors import ClientClosed, RecollectError
-from recollect.v1 import conversation_service_pb2 as pb
 
 
-class Watch(Iterator[Update]):
+class Watch(Iterator[Item]):
     """Live updates, one after the other. When the connection breaks it is made again, and goes on where it was.
 
     It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
     """
 
-    def __init__(self, invoker: Invoker, call: WatchCall) -> None:
+    def __init__(self, invoker: Invoker, call: Call[Any, Any, Received[Item]]) -> None:
         self._invoker = invoker
         self._call = call
-        self._watching = Watching(call.request, invoker.retry)
-        self._stream: Stream[pb.StreamUpdatesResponse] | None = None
+        self._watching = Watching(call, invoker.retry)
+        self._stream: Stream[Any] | None = None
         self._closed = False
 
     @property
@@ -42,7 +40,7 @@ class Watch(Iterator[Update]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Update:
+    def __next__(self) -> Item:
         while not self._closed:
             if (found := self._watching.next()) is not None:
                 return found

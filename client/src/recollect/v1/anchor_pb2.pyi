@@ -45,7 +45,13 @@ Global___AnchorSource: _TypeAlias = AnchorSource  # noqa: Y015
 
 @_typing.final
 class Anchor(_message.Message):
-    """A lasting fact about the user, as in "name: Alex". Never compressed away."""
+    """A lasting fact about the user, as in "name: Alex". Never compressed away. It was set by a caller, or found in a conversation by
+    the writer of notes.
+
+    Of the values of a key the one that was given last holds. But what was found never takes the place of what a caller set, unless
+    it is at least as sure: it is then superseded from its beginning. The same value given again stays the anchor that it is, with a
+    caller's new confidence, or the higher one of two that were found.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

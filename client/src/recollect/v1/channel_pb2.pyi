@@ -59,7 +59,7 @@ class WhatsappOrigin(_message.Message):
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
-    """The group, as its JID. Unset for a direct message, which belongs to the sender's conversation."""
+    """The group, as its JID. At most 320 characters. Unset for a direct message, which belongs to the sender's conversation."""
     def __init__(
         self,
         *,
@@ -75,7 +75,12 @@ Global___WhatsappOrigin: _TypeAlias = WhatsappOrigin  # noqa: Y015
 
 @_typing.final
 class EmailOrigin(_message.Message):
-    """Where an e-mail came from: its headers, as they stand, with or without angle brackets."""
+    """Where an e-mail came from: its headers, as they stand, with or without angle brackets.
+
+    They are stored with the message, in its `metadata` under `email`: `message_id`, `in_reply_to`, `references`, `subject`,
+    the ids without brackets. An agent that sent an answer says its id the same way when it appends it,
+    `{"email": {"message_id": "…"}}`: so a reply that names only that is known.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -84,14 +89,14 @@ class EmailOrigin(_message.Message):
     REFERENCES_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """Message-ID. Required."""
+    """Message-ID. One id of at most 998 characters. Required."""
     in_reply_to: _builtins.str
-    """In-Reply-To."""
+    """In-Reply-To. At most 998 characters."""
     subject: _builtins.str
-    """Subject."""
+    """Subject. At most 998 characters. Not used to find the thread."""
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """References, oldest first. At most 100."""
+        """References, oldest first. At most 100 of at most 998 characters each; one may be a whole header."""
 
     def __init__(
         self,
@@ -111,7 +116,7 @@ Global___EmailOrigin: _TypeAlias = EmailOrigin  # noqa: Y015
 
 @_typing.final
 class DiscordOrigin(_message.Message):
-    """Where a message on Discord came from. One field is set."""
+    """Where a message on Discord came from. One field is set, to 1 to 304 characters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -149,7 +154,7 @@ class CliOrigin(_message.Message):
 
     SESSION_NAME_FIELD_NUMBER: _builtins.int
     session_name: _builtins.str
-    """The name of the conversation there. Unset means `default`."""
+    """The name of the conversation there. At most 128 characters, no space around it. Unset means `default`."""
     def __init__(
         self,
         *,
@@ -171,7 +176,9 @@ class WebOrigin(_message.Message):
 
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation. Unset means the most recent one on the web."""
+    """The conversation, on whatever channel it is; a pinned one of another channel is FAILED_PRECONDITION. Unset means the
+    most recent one on the web.
+    """
     def __init__(
         self,
         *,

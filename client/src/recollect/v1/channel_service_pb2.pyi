@@ -42,13 +42,17 @@ class ReceiveRequest(_message.Message):
     channel: _builtins.str
     """The channel. It must fit `origin` where that is set. Required."""
     provider_message_id: _builtins.str
-    """The provider's id of this message, unique on the channel: a repeat is answered, not stored. 1 to 998 characters.
-    Required. It stands in for a `request_id`.
+    """The provider's id of this message, unique on the channel: a repeat is answered, not stored, for ever, also after a
+    restart or with a new index. 1 to 998 characters. Required. It stands in for a `request_id`, but that a repeat may say
+    something else: providers deliver again with other times, names and headers, and it is the same message.
     """
     sender: _builtins.str
-    """Who sent it, as the channel names it. Required but on `web` and `cli`, where it is the owner."""
+    """Who sent it, as the channel names it, in any usual form: `+1 555-000`, `1555000@s.whatsapp.net`, `"Alex" <a@b.c>`.
+    The caller has made sure of it: nobody here checks whether an e-mail comes from where it says. At most 320 characters.
+    Required but on `web` and `cli`, where it is the owner.
+    """
     text: _builtins.str
-    """What was said. At most 1 MiB. Needed where there is no attachment."""
+    """What was said. The whole request is at most 1 MiB (setting `max_message_bytes`). Needed where there is no attachment."""
     @_builtins.property
     def attachments(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Attachment]:
         """Files that came with it. At most 64."""
@@ -156,7 +160,9 @@ class RunCommandRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation it is said in. `conv-` and a ULID. Required."""
     text: _builtins.str
-    """The command: `/new`, `/model`, `/model haiku`, `/history 5`, `/clear`, `/help`. Required."""
+    """The command: `/new`, `/model`, `/model haiku`, `/history 5`, `/clear`, `/clear confirm`, `/help`. 1 to 1024 characters.
+    Required. A text that is no command is INVALID_ARGUMENT; an unknown command is answered with what there is.
+    """
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(

@@ -27,6 +27,15 @@ if _version_not_supported:
 
 class ChannelServiceStub(object):
     """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
     """
 
     def __init__(self, channel):
@@ -74,10 +83,23 @@ class ChannelServiceStub(object):
 
 class ChannelServiceServicer(object):
     """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
     """
 
     def Receive(self, request, context):
         """Takes one inbound message, exactly once by its provider's id, and says what became of it.
+
+        A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
+        instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
+        what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,7 +113,8 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AddOwnerIdentity(self, request, context):
-        """Says that an address on a channel is an owner's.
+        """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
+        What it wrote before stays where it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,6 +196,15 @@ def add_ChannelServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ChannelService(object):
     """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
     """
 
     @staticmethod

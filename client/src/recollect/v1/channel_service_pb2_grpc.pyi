@@ -27,18 +27,35 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ChannelServiceStub:
-    """Routes what comes in over a channel to the conversation it belongs to."""
+    """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ChannelServiceAsyncStub: ...
     Receive: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.ReceiveRequest, _channel_service_pb2.ReceiveResponse]
-    """Takes one inbound message, exactly once by its provider's id, and says what became of it."""
+    """Takes one inbound message, exactly once by its provider's id, and says what became of it.
+
+    A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
+    instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
+    what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+    """
     RunCommand: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]
     """Runs a slash command, as if it had come in over the conversation's channel."""
     AddOwnerIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.AddOwnerIdentityRequest, _channel_service_pb2.AddOwnerIdentityResponse]
-    """Says that an address on a channel is an owner's."""
+    """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
+    What it wrote before stays where it is.
+    """
     RemoveOwnerIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.RemoveOwnerIdentityRequest, _channel_service_pb2.RemoveOwnerIdentityResponse]
     """Says that it is not any more. What was stored stays."""
     ListOwnerIdentities: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]
@@ -50,15 +67,32 @@ class ChannelServiceStub:
 
 @_typing.type_check_only
 class ChannelServiceAsyncStub(ChannelServiceStub):
-    """Routes what comes in over a channel to the conversation it belongs to."""
+    """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Receive: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.ReceiveRequest, _channel_service_pb2.ReceiveResponse]  # type: ignore[assignment]
-    """Takes one inbound message, exactly once by its provider's id, and says what became of it."""
+    """Takes one inbound message, exactly once by its provider's id, and says what became of it.
+
+    A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
+    instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
+    what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+    """
     RunCommand: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]  # type: ignore[assignment]
     """Runs a slash command, as if it had come in over the conversation's channel."""
     AddOwnerIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.AddOwnerIdentityRequest, _channel_service_pb2.AddOwnerIdentityResponse]  # type: ignore[assignment]
-    """Says that an address on a channel is an owner's."""
+    """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
+    What it wrote before stays where it is.
+    """
     RemoveOwnerIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.RemoveOwnerIdentityRequest, _channel_service_pb2.RemoveOwnerIdentityResponse]  # type: ignore[assignment]
     """Says that it is not any more. What was stored stays."""
     ListOwnerIdentities: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]  # type: ignore[assignment]
@@ -69,7 +103,17 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
     """Takes an address out of its person."""
 
 class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Routes what comes in over a channel to the conversation it belongs to."""
+    """Routes what comes in over a channel to the conversation it belongs to.
+
+    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
+    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+
+    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
+    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
+    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
+    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
+    that began first. Where there is none a pinned one begins.
+    """
 
     @_abc_1.abstractmethod
     def Receive(
@@ -77,7 +121,12 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.ReceiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.ReceiveResponse, _abc.Awaitable[_channel_service_pb2.ReceiveResponse]]:
-        """Takes one inbound message, exactly once by its provider's id, and says what became of it."""
+        """Takes one inbound message, exactly once by its provider's id, and says what became of it.
+
+        A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
+        instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
+        what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+        """
 
     @_abc_1.abstractmethod
     def RunCommand(
@@ -93,7 +142,9 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.AddOwnerIdentityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.AddOwnerIdentityResponse, _abc.Awaitable[_channel_service_pb2.AddOwnerIdentityResponse]]:
-        """Says that an address on a channel is an owner's."""
+        """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
+        What it wrote before stays where it is.
+        """
 
     @_abc_1.abstractmethod
     def RemoveOwnerIdentity(

@@ -28,9 +28,14 @@ class _ContextTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextTi
     CONTEXT_TIER_UNSPECIFIED: _ContextTier.ValueType  # 0
     """Unset. Never answered."""
     CONTEXT_TIER_HOT: _ContextTier.ValueType  # 1
-    """The last 3 to 5 turns of this conversation, from memory."""
+    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built for it within the setting
+    `warm_for`.
+    """
     CONTEXT_TIER_WARM: _ContextTier.ValueType  # 2
-    """The last 20 to 50 turns of this conversation."""
+    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced ones, those that anchors came
+    from, and the last ones. Of a conversation: it was hot before, or fetched, found by a search or packed into a context of
+    another within `warm_for`; then it counts as recent.
+    """
     CONTEXT_TIER_COLD: _ContextTier.ValueType  # 3
     """Everything else, by relevance."""
 
@@ -40,9 +45,14 @@ class ContextTier(_ContextTier, metaclass=_ContextTierEnumTypeWrapper):
 CONTEXT_TIER_UNSPECIFIED: ContextTier.ValueType  # 0
 """Unset. Never answered."""
 CONTEXT_TIER_HOT: ContextTier.ValueType  # 1
-"""The last 3 to 5 turns of this conversation, from memory."""
+"""The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built for it within the setting
+`warm_for`.
+"""
 CONTEXT_TIER_WARM: ContextTier.ValueType  # 2
-"""The last 20 to 50 turns of this conversation."""
+"""The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced ones, those that anchors came
+from, and the last ones. Of a conversation: it was hot before, or fetched, found by a search or packed into a context of
+another within `warm_for`; then it counts as recent.
+"""
 CONTEXT_TIER_COLD: ContextTier.ValueType  # 3
 """Everything else, by relevance."""
 Global___ContextTier: _TypeAlias = ContextTier  # noqa: Y015
@@ -58,11 +68,17 @@ class _ContextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Context
     CONTEXT_FORMAT_PARTS: _ContextFormat.ValueType  # 1
     """Nothing rendered: the caller reads hot, warm, cold and anchors."""
     CONTEXT_FORMAT_XML: _ContextFormat.ValueType  # 2
-    """One XML block. Text that looks like its tags is escaped."""
+    """One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
+    text that looks like its tags is escaped.
+    """
     CONTEXT_FORMAT_OPENAI_MESSAGES: _ContextFormat.ValueType  # 3
-    """A JSON array of messages as the OpenAI API takes it, tool calls and results paired."""
+    """A JSON array of messages as the OpenAI API takes it, tool calls and results paired. What is not of this conversation is in
+    a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
+    """
     CONTEXT_FORMAT_ANTHROPIC_MESSAGES: _ContextFormat.ValueType  # 4
-    """A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid."""
+    """A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid. What is not of this
+    conversation is in the first user message, as XML; last is the message that is to be answered, as above.
+    """
     CONTEXT_FORMAT_RECALL_BLOCK: _ContextFormat.ValueType  # 5
     """A short text of what was said before, with sources, ready to inject."""
 
@@ -74,18 +90,26 @@ CONTEXT_FORMAT_UNSPECIFIED: ContextFormat.ValueType  # 0
 CONTEXT_FORMAT_PARTS: ContextFormat.ValueType  # 1
 """Nothing rendered: the caller reads hot, warm, cold and anchors."""
 CONTEXT_FORMAT_XML: ContextFormat.ValueType  # 2
-"""One XML block. Text that looks like its tags is escaped."""
+"""One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
+text that looks like its tags is escaped.
+"""
 CONTEXT_FORMAT_OPENAI_MESSAGES: ContextFormat.ValueType  # 3
-"""A JSON array of messages as the OpenAI API takes it, tool calls and results paired."""
+"""A JSON array of messages as the OpenAI API takes it, tool calls and results paired. What is not of this conversation is in
+a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
+"""
 CONTEXT_FORMAT_ANTHROPIC_MESSAGES: ContextFormat.ValueType  # 4
-"""A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid."""
+"""A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid. What is not of this
+conversation is in the first user message, as XML; last is the message that is to be answered, as above.
+"""
 CONTEXT_FORMAT_RECALL_BLOCK: ContextFormat.ValueType  # 5
 """A short text of what was said before, with sources, ready to inject."""
 Global___ContextFormat: _TypeAlias = ContextFormat  # noqa: Y015
 
 @_typing.final
 class ContextBudget(_message.Message):
-    """How many tokens a context may have. 0 means the default. None may be negative."""
+    """How many tokens a context may have, estimated at four bytes each. 0 means the default. None may be negative. What a tier does
+    not use is handed down to the next. The anchors and the message itself do not count.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -96,11 +120,11 @@ class ContextBudget(_message.Message):
     hot: _builtins.int
     """For the hot tier. Default 1500."""
     warm: _builtins.int
-    """For the warm tier. Default 2000."""
+    """For the warm tier, with the summary of what was compressed. Default 2000."""
     cold: _builtins.int
     """For the cold tier. Default 900."""
     total: _builtins.int
-    """For all three together. Default 4400."""
+    """For all three together. Default 4400. Where it alone is set, each tier has its usual share of it."""
     def __init__(
         self,
         *,
@@ -133,7 +157,9 @@ class ContextMessage(_message.Message):
     tokens: _builtins.int
     """What it takes of the budget."""
     relevance: _builtins.float
-    """Its relevance, from 0 to 1."""
+    """Its relevance, from 0 to 1: half how recent it is, three tenths how near to the message, a fifth how sure an anchor is that
+    came from it (settings `recency_weight`, `similarity_weight`, `anchor_weight`).
+    """
     reason: _builtins.str
     """Why it was chosen, in a few words."""
     @_builtins.property

@@ -152,6 +152,9 @@ class ConversationServiceServicer(object):
 
     def AppendTurn(self, request, context):
         """Appends messages, all or none, on the disk before the answer.
+
+        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
+        FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -51,7 +51,11 @@ class ConversationServiceStub:
     Load: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.LoadRequest, _conversation_service_pb2.LoadResponse]
     """The working context of a conversation: its newest turns within two limits, whichever is reached first."""
     AppendTurn: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]
-    """Appends messages, all or none, on the disk before the answer."""
+    """Appends messages, all or none, on the disk before the answer.
+
+    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
+    FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+    """
     StreamUpdates: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]
     """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps."""
     PublishDelta: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]
@@ -92,7 +96,11 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Load: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.LoadRequest, _conversation_service_pb2.LoadResponse]  # type: ignore[assignment]
     """The working context of a conversation: its newest turns within two limits, whichever is reached first."""
     AppendTurn: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]  # type: ignore[assignment]
-    """Appends messages, all or none, on the disk before the answer."""
+    """Appends messages, all or none, on the disk before the answer.
+
+    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
+    FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+    """
     StreamUpdates: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]  # type: ignore[assignment]
     """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps."""
     PublishDelta: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]  # type: ignore[assignment]
@@ -160,7 +168,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.AppendTurnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.AppendTurnResponse, _abc.Awaitable[_conversation_service_pb2.AppendTurnResponse]]:
-        """Appends messages, all or none, on the disk before the answer."""
+        """Appends messages, all or none, on the disk before the answer.
+
+        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
+        FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+        """
 
     @_abc_1.abstractmethod
     def StreamUpdates(

@@ -99,10 +99,10 @@ class ExternalCommunication(_message.Message):
     message_count: _builtins.int
     """How many messages it has."""
     open_escalations: _builtins.int
-    """How many of its escalations wait for the owner."""
+    """How many of its escalations wait for the owner. While one waits, further messages of the party open no other."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a known party may be answered about. Free labels in kebab-case, at most 32."""
+        """What a known party may be answered about; none: about anything. Free labels in kebab-case, at most 32."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -145,6 +145,7 @@ class ExternalMessage(_message.Message):
     TIMESTAMP_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     PROVIDER_MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its line in the communication's transcript."""
     direction: Global___Direction.ValueType
@@ -153,6 +154,8 @@ class ExternalMessage(_message.Message):
     """What was said."""
     provider_message_id: _builtins.str
     """The provider's id. Unset on outbound messages without one."""
+    scope: _builtins.str
+    """What a reply was about, where that was said."""
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -170,10 +173,11 @@ class ExternalMessage(_message.Message):
         timestamp: _timestamp_pb2.Timestamp | None = ...,
         attachments: _abc.Iterable[_message_pb2.Attachment] | None = ...,
         provider_message_id: _builtins.str = ...,
+        scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timestamp", b"timestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "direction", b"direction", "provider_message_id", b"provider_message_id", "sequence", b"sequence", "text", b"text", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "direction", b"direction", "provider_message_id", b"provider_message_id", "scope", b"scope", "sequence", b"sequence", "text", b"text", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -181,7 +185,7 @@ Global___ExternalMessage: _TypeAlias = ExternalMessage  # noqa: Y015
 
 @_typing.final
 class Escalation(_message.Message):
-    """A question to the owner about a third party's message."""
+    """A question to the owner about a third party's message, and about those that follow it until it is resolved."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -199,9 +203,9 @@ class Escalation(_message.Message):
     sequence: _builtins.int
     """The message that opened it."""
     question: _builtins.str
-    """What the owner is asked."""
+    """What the owner is asked: who wrote, on which channel, and how the message begins."""
     answer: _builtins.str
-    """The owner's answer. Unset while it is open."""
+    """The owner's answer. Unset while it is open, and where the party was blocked instead."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was opened."""
@@ -247,7 +251,7 @@ class CommunicationUpdate(_message.Message):
     cursor: _builtins.str
     """The position after this update, to come back with. Opaque."""
     communication_id: _builtins.str
-    """The communication it is about. Unset in a snapshot and in a heartbeat."""
+    """The communication that it is about. Unset in a snapshot and in a heartbeat."""
     reset: _builtins.bool
     """True with a snapshot that replaces everything the subscriber has."""
     @_builtins.property
@@ -335,7 +339,7 @@ class CommunicationMessage(_message.Message):
 
     @_builtins.property
     def message(self) -> Global___ExternalMessage:
-        """The message."""
+        """The message. Unset if its line in the transcript is damaged."""
 
     def __init__(
         self,

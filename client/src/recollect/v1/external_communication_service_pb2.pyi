@@ -35,7 +35,7 @@ class ListCommunicationsRequest(_message.Message):
     page_token: _builtins.str
     """`next_page_token` of the page before."""
     party: _builtins.str
-    """Only with this party. Unset means all."""
+    """Only with this party, normalised, on any channel. At most 320 characters. Unset means all."""
     trust: _external_communication_pb2.Trust.ValueType
     """Only with this trust. Unset means all."""
     open_escalations_only: _builtins.bool
@@ -167,7 +167,9 @@ class SetTrustRequest(_message.Message):
     """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it may be answered about; only with TRUST_KNOWN."""
+        """What it may be answered about, in kebab-case, at most 32; only with TRUST_KNOWN. These replace those it had. None with
+        TRUST_KNOWN means that it may be answered about anything.
+        """
 
     def __init__(
         self,
@@ -218,22 +220,28 @@ class RecordReplyRequest(_message.Message):
     COMMUNICATION_ID_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
     communication_id: _builtins.str
     """`ext-` and a ULID. Required."""
     text: _builtins.str
     """What was said. 1 byte to 1 MiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    scope: _builtins.str
+    """What the reply is about, in kebab-case. PERMISSION_DENIED where the party is known and has scopes, and this is none of them.
+    Unset means that the caller answers for it that the reply is within them.
+    """
     def __init__(
         self,
         *,
         communication_id: _builtins.str = ...,
         text: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_id", b"communication_id", "request_id", b"request_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_id", b"communication_id", "request_id", b"request_id", "scope", b"scope", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,7 +401,9 @@ class StreamCommunicationUpdatesRequest(_message.Message):
 
     CURSOR_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """The cursor of the last update seen. Unset means: begin with a snapshot."""
+    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it, or the
+    index was made anew, the snapshot comes again, with `reset`.
+    """
     def __init__(
         self,
         *,

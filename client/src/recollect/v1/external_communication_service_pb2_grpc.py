@@ -93,14 +93,16 @@ class ExternalCommunicationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetTrust(self, request, context):
-        """Sets how far a party is trusted, and for what.
+        """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordReply(self, request, context):
-        """Records that a reply was sent. PERMISSION_DENIED where the party's trust does not allow one.
+        """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
+        a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
+        a known one about its scopes. Ask before sending: what is refused here should not go out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,14 +116,16 @@ class ExternalCommunicationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResolveEscalation(self, request, context):
-        """Records the owner's answer.
+        """Records the owner's answer. The same answer again changes nothing; another one is FAILED_PRECONDITION
+        (ERROR_REASON_ESCALATION_RESOLVED), for the first may have been acted upon.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamCommunicationUpdates(self, request, context):
-        """A live stream for a panel of its own: a snapshot or what was missed, then every update.
+        """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
+        blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

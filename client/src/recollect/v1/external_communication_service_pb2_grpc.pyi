@@ -40,15 +40,22 @@ class ExternalCommunicationServiceStub:
     GetCommunication: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.GetCommunicationRequest, _external_communication_service_pb2.GetCommunicationResponse]
     """One communication with a page of its messages."""
     SetTrust: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.SetTrustRequest, _external_communication_service_pb2.SetTrustResponse]
-    """Sets how far a party is trusted, and for what."""
+    """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer."""
     RecordReply: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.RecordReplyRequest, _external_communication_service_pb2.RecordReplyResponse]
-    """Records that a reply was sent. PERMISSION_DENIED where the party's trust does not allow one."""
+    """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
+    a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
+    a known one about its scopes. Ask before sending: what is refused here should not go out.
+    """
     ListEscalations: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.ListEscalationsRequest, _external_communication_service_pb2.ListEscalationsResponse]
     """The questions that wait for the owner, oldest first."""
     ResolveEscalation: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.ResolveEscalationRequest, _external_communication_service_pb2.ResolveEscalationResponse]
-    """Records the owner's answer."""
+    """Records the owner's answer. The same answer again changes nothing; another one is FAILED_PRECONDITION
+    (ERROR_REASON_ESCALATION_RESOLVED), for the first may have been acted upon.
+    """
     StreamCommunicationUpdates: _grpc.UnaryStreamMultiCallable[_external_communication_service_pb2.StreamCommunicationUpdatesRequest, _external_communication_service_pb2.StreamCommunicationUpdatesResponse]
-    """A live stream for a panel of its own: a snapshot or what was missed, then every update."""
+    """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
+    blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+    """
 
 @_typing.type_check_only
 class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
@@ -62,15 +69,22 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     GetCommunication: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.GetCommunicationRequest, _external_communication_service_pb2.GetCommunicationResponse]  # type: ignore[assignment]
     """One communication with a page of its messages."""
     SetTrust: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.SetTrustRequest, _external_communication_service_pb2.SetTrustResponse]  # type: ignore[assignment]
-    """Sets how far a party is trusted, and for what."""
+    """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer."""
     RecordReply: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.RecordReplyRequest, _external_communication_service_pb2.RecordReplyResponse]  # type: ignore[assignment]
-    """Records that a reply was sent. PERMISSION_DENIED where the party's trust does not allow one."""
+    """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
+    a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
+    a known one about its scopes. Ask before sending: what is refused here should not go out.
+    """
     ListEscalations: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.ListEscalationsRequest, _external_communication_service_pb2.ListEscalationsResponse]  # type: ignore[assignment]
     """The questions that wait for the owner, oldest first."""
     ResolveEscalation: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.ResolveEscalationRequest, _external_communication_service_pb2.ResolveEscalationResponse]  # type: ignore[assignment]
-    """Records the owner's answer."""
+    """Records the owner's answer. The same answer again changes nothing; another one is FAILED_PRECONDITION
+    (ERROR_REASON_ESCALATION_RESOLVED), for the first may have been acted upon.
+    """
     StreamCommunicationUpdates: _aio.UnaryStreamMultiCallable[_external_communication_service_pb2.StreamCommunicationUpdatesRequest, _external_communication_service_pb2.StreamCommunicationUpdatesResponse]  # type: ignore[assignment]
-    """A live stream for a panel of its own: a snapshot or what was missed, then every update."""
+    """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
+    blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+    """
 
 class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Exchanges with third parties, governed by trust. Nothing of them is ever in a conversation, a list of conversations, a
@@ -99,7 +113,7 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _external_communication_service_pb2.SetTrustRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_external_communication_service_pb2.SetTrustResponse, _abc.Awaitable[_external_communication_service_pb2.SetTrustResponse]]:
-        """Sets how far a party is trusted, and for what."""
+        """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer."""
 
     @_abc_1.abstractmethod
     def RecordReply(
@@ -107,7 +121,10 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _external_communication_service_pb2.RecordReplyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_external_communication_service_pb2.RecordReplyResponse, _abc.Awaitable[_external_communication_service_pb2.RecordReplyResponse]]:
-        """Records that a reply was sent. PERMISSION_DENIED where the party's trust does not allow one."""
+        """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
+        a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
+        a known one about its scopes. Ask before sending: what is refused here should not go out.
+        """
 
     @_abc_1.abstractmethod
     def ListEscalations(
@@ -123,7 +140,9 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _external_communication_service_pb2.ResolveEscalationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_external_communication_service_pb2.ResolveEscalationResponse, _abc.Awaitable[_external_communication_service_pb2.ResolveEscalationResponse]]:
-        """Records the owner's answer."""
+        """Records the owner's answer. The same answer again changes nothing; another one is FAILED_PRECONDITION
+        (ERROR_REASON_ESCALATION_RESOLVED), for the first may have been acted upon.
+        """
 
     @_abc_1.abstractmethod
     def StreamCommunicationUpdates(
@@ -131,6 +150,8 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _external_communication_service_pb2.StreamCommunicationUpdatesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_external_communication_service_pb2.StreamCommunicationUpdatesResponse], _abc.AsyncIterator[_external_communication_service_pb2.StreamCommunicationUpdatesResponse]]:
-        """A live stream for a panel of its own: a snapshot or what was missed, then every update."""
+        """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
+        blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+        """
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer: ExternalCommunicationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

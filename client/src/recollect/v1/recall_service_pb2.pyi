@@ -84,7 +84,9 @@ class SearchRequest(_message.Message):
 
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only conversations with any of these participants. At most 64."""
+        """Only conversations with any of these participants. At most 64. A name may be a person's, or any address of an owner in
+        any usual form: then the conversations of all identities that are linked with it count (see ChannelService).
+        """
 
     def __init__(
         self,
@@ -346,7 +348,7 @@ class BuildContextResponse(_message.Message):
     RENDERED_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
-    """What stands for compressed turns. Unset if nothing was compressed."""
+    """What stands for compressed turns, cut where the budget is smaller. Unset if nothing was compressed."""
     rendered: _builtins.str
     """The context in the form asked for. Empty for parts."""
     @_builtins.property
@@ -363,7 +365,7 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_anchor_pb2.Anchor]:
-        """The anchors that hold."""
+        """The anchors that hold, by key. Of more than some 600 tokens the surest."""
 
     @_builtins.property
     def allocation(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.TierAllocation]:
@@ -371,11 +373,11 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def dropped(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.DroppedMessage]:
-        """What was looked at and left out."""
+        """What was looked at and left out. At most 100 of each tier; its note says of more."""
 
     @_builtins.property
     def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.DegradedLeg]:
-        """The parts that could not answer, and why."""
+        """The parts that could not answer, or that miss something, and why: `hot`, `warm`, `cold`, `anchors`, or a leg of the search."""
 
     def __init__(
         self,
@@ -524,10 +526,10 @@ class SetAnchorRequest(_message.Message):
     confidence: _builtins.float
     """From 0 to 1. Unset means 1."""
     request_id: _builtins.str
-    """Makes the call exactly-once (see ConversationService)."""
+    """Makes the call exactly-once (see ConversationService). A request whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND."""
     @_builtins.property
     def source(self) -> _anchor_pb2.AnchorSource:
-        """The message it came from."""
+        """The message it came from. It must be there."""
 
     def __init__(
         self,
@@ -600,7 +602,7 @@ Global___DeleteAnchorRequest: _TypeAlias = DeleteAnchorRequest  # noqa: Y015
 
 @_typing.final
 class DeleteAnchorResponse(_message.Message):
-    """Answers DeleteAnchor."""
+    """Answers DeleteAnchor. A repeated request forgets nothing more, and its answer is empty: what was forgotten is not known any more."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -130,14 +130,15 @@ class RecallServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetAnchor(self, request, context):
-        """Sets an anchor. A value that the key had before is superseded and remembered.
+        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteAnchor(self, request, context):
-        """Forgets an anchor, with what it superseded.
+        """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
+        there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,9 +50,11 @@ class RecallServiceStub:
     ListAnchors: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]
     """The anchors that hold, and on request those that they superseded."""
     SetAnchor: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]
-    """Sets an anchor. A value that the key had before is superseded and remembered."""
+    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
     DeleteAnchor: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.DeleteAnchorRequest, _recall_service_pb2.DeleteAnchorResponse]
-    """Forgets an anchor, with what it superseded."""
+    """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
+    there is none.
+    """
 
 @_typing.type_check_only
 class RecallServiceAsyncStub(RecallServiceStub):
@@ -76,9 +78,11 @@ class RecallServiceAsyncStub(RecallServiceStub):
     ListAnchors: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]  # type: ignore[assignment]
     """The anchors that hold, and on request those that they superseded."""
     SetAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]  # type: ignore[assignment]
-    """Sets an anchor. A value that the key had before is superseded and remembered."""
+    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
     DeleteAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.DeleteAnchorRequest, _recall_service_pb2.DeleteAnchorResponse]  # type: ignore[assignment]
-    """Forgets an anchor, with what it superseded."""
+    """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
+    there is none.
+    """
 
 class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
     """Finds messages and conversations again, and builds the context that an agent's model needs.
@@ -141,7 +145,7 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.SetAnchorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.SetAnchorResponse, _abc.Awaitable[_recall_service_pb2.SetAnchorResponse]]:
-        """Sets an anchor. A value that the key had before is superseded and remembered."""
+        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
 
     @_abc_1.abstractmethod
     def DeleteAnchor(
@@ -149,6 +153,8 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.DeleteAnchorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.DeleteAnchorResponse, _abc.Awaitable[_recall_service_pb2.DeleteAnchorResponse]]:
-        """Forgets an anchor, with what it superseded."""
+        """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
+        there is none.
+        """
 
 def add_RecallServiceServicer_to_server(servicer: RecallServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

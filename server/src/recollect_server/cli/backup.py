@@ -21,7 +21,7 @@ _FOLDER = click.argument("directory", metavar="DIR", type=click.Path(path_type=P
 @_FOLDER
 @with_settings
 def backup(directory: Path, config: Path | None, **flags: Any) -> None:
-    """Copy every conversation into a new folder DIR, while the server runs or not.
+    """Copy every conversation, and what third parties wrote, into a new folder DIR, while the server runs or not.
 
     All that was acknowledged before it began is in the copy, on the disk when the command ends. DIR has the shape of a data folder;
     the index is left out. Exits with 1, and says so, if a line that was copied is damaged.
@@ -49,5 +49,6 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
 
 
 def _say(done: Copied, what: str) -> None:
-    click.echo(f"{done.conversations} conversations, {done.bytes} bytes {what}, {len(done.problems)} problems")
+    external = f", {done.communications} external communications" if done.communications else ""
+    click.echo(f"{done.conversations} conversations{external}, {done.bytes} bytes {what}, {len(done.problems)} problems")
     list_problems(done.problems)

@@ -40,8 +40,8 @@ def export(
     """Write the conversations of a running server into DIR, one conv-….jsonl each.
 
     The files are transcripts as the server keeps them, with what its API tells: all messages, and the title, the topics, the model,
-    the newest compression and the newest abbreviation as they stand now. Earlier ones, and which request wrote what, it does not
-    tell. `import` reads them back.
+    the newest compression and the newest abbreviation as they stand now. Earlier ones, anchors, suggested splits, and which request
+    wrote what, it does not tell: `backup` keeps every line. `import` reads the files back.
     """
     if (folder / _INDEX).exists():
         raise click.ClickException(f"{folder} is the data folder of a server: name another one")

@@ -52,7 +52,8 @@ def import_(
     that broke off is finished by the next.
 
     The server gives every conversation a new id, and numbers its turns anew. Of a transcript the API takes everything but automatic
-    titles with their topics, and pins. Every line that is left out is named, with the reason, on standard error.
+    titles with their topics, anchors, suggested splits and pins. Every line that is left out is named, with the reason, on
+    standard error. `backup` and `restore` leave nothing out.
     """
     try:
         sources = find_sources(path)

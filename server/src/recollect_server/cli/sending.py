@@ -25,7 +25,16 @@ from recollect import (
 
 from recollect_server.cli.conversion import message_to, moment, party_to
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
-from recollect_server.domain.conversation import Abbreviated, Compressed, MetaUpdated, TitleAssigned
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    AnchorSet,
+    CommandRun,
+    Compressed,
+    Continued,
+    MetaUpdated,
+    SplitSuggested,
+    TitleAssigned,
+)
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -185,6 +194,12 @@ class _Sending:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
                 if pinned is not None:
                     self._tally.skip(step.where, "the API takes no pin: channels pin their conversations themselves")
+            case AnchorSet(key):
+                self._tally.skip(step.where, f"the API takes no anchor of a conversation: {key} stays behind")
+            case SplitSuggested():
+                self._tally.skip(step.where, "the API takes no suggested split")
+            case Continued() | CommandRun():
+                self._tally.skip(step.where, "commands are not run again, nor are threads joined")
 
     def _refused(self, reason: str) -> None:
         left = self._plan.message_count - self._handled

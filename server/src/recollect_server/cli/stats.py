@@ -8,7 +8,10 @@ import click
 from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
+from recollect_server.storage.index.external_checking import external_state_of
 from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.index.routing import limited_of
+from recollect_server.storage.index.tier_log import hits_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
 from recollect_server.storage.vectors import checking as vectors_checking
 
@@ -25,9 +28,14 @@ def stats(config: Path | None, **flags: Any) -> None:
         index = state_of(folder.root)
         vectors = vectors_checking.state_of(folder.root)
         notes = note_state_of(folder.root)
+        hits = hits_of(folder.root)
+        limited, worst = limited_of(folder.root, 3)
         sizes = dict(folder.sizes())
         torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
         deleting = len(folder.deleting())
+        external = external_state_of(folder.root)
+        parties = dict(folder.external.sizes()) if folder.external.root.is_dir() else {}
+        torn += [path.stat().st_size for path in folder.external.root.glob(f"*{SUFFIX}{TORN}")]
     waiting = sum(vectors.lines.get(name) != lines for name, lines in index.lines.items())
     behind = sum(index.progress.get(name) != size for name, size in sizes.items())
     for name, value in {
@@ -44,7 +52,16 @@ def stats(config: Path | None, **flags: Any) -> None:
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
         "model_spending": f"{notes.calls} calls, {notes.tokens} tokens on {notes.day}" if notes.day else "none",
+        "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
+        f" {hits.get('cold_asked', 0)} that asked other conversations",
+        "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",
         "torn_tails": f"{len(torn)} files, {sum(torn)} bytes",
         "deletes_to_finish": deleting,
+        "external_communications": len(parties),
+        "external_messages": external.messages,
+        "external_bytes": sum(parties.values()),
+        "external_not_indexed_yet": sum(external.progress.get(name) != size for name, size in parties.items()),
+        "escalations_open": external.open_escalations,
+        "limited_senders": ", ".join([str(limited), *(f"{it.channel} {it.sender} ({it.refused} refused)" for it in worst)]),
     }.items():
         click.echo(f"{name}: {value}")

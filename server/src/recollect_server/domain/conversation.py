@@ -75,6 +75,7 @@ class Began:
     participants: tuple[str, ...] = ()
     party: Party = NOBODY
     model: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +127,65 @@ class SplitSuggested:
 
 @dataclass(frozen=True, slots=True)
 class AnchorSet:
-    """A lasting fact about the user was found in the message of line `sequence`."""
+    """A lasting fact about the user: found in the message of line `sequence` of this transcript, or kept in the file of anchors.
+
+    Only there it has what follows the time.
+    """
 
     key: str
     value: str
     confidence: float
     sequence: int
+    """0: without a message."""
+    time: int
+    conversation_id: str = ""
+    """The conversation of its message."""
+    by_caller: bool = False
+    """A caller set it; else it was found in a conversation that was deleted since."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorForgotten:
+    """Stands in the file of anchors alone: what was found for this key up to then does not count any more."""
+
+    key: str
+    time: int
+    requests: tuple[str, ...] = ()
+    """The requests that had set what was forgotten: they are not carried out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """What comes in for it goes to another conversation from here on: it is not pinned any more."""
+
+    conversation_id: str
     time: int
 
 
 @dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A slash command was answered: what was asked and said, so that a repeat is answered again and not run again.
+
+    `before` is the conversation that it ended, which the command unpinned, or, where `cleared`, removed. `mail` are the ids that
+    the command's headers named, on e-mail: they lead here from then on.
+    """
+
+    text: str
+    reply: str
+    time: int
+    before: str = ""
+    cleared: bool = False
+    mail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
-    """A whole, undamaged line that this version does not know: kept, and passed over."""
+    """A whole, undamaged line that this version does not know, or that is not a conversation's: kept, and passed over."""
 
 
-Event = TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet
+Event = (
+    TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested | AnchorSet | AnchorForgotten | Continued | CommandRun
+)
 Content = Began | Message | Event | Unknown
 
 
@@ -156,6 +201,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
+                pinned=content.pinned,
             )
         case _ if before is None:
             return None
@@ -182,7 +228,9 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
             )
-        case SplitSuggested() | AnchorSet() | Unknown():
+        case Continued():
+            return replace(before, pinned=False)
+        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
             return before
 
 

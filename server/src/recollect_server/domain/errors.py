@@ -4,9 +4,17 @@ RecollectError
 ├── InvalidField            a request's fields are wrong; each named
 ├── InvalidPageToken
 ├── ConversationNotFound
+├── CommunicationNotFound   no such external communication
+├── EscalationNotFound
+├── TrustRequired           the party's trust does not allow a reply
+├── EscalationClosed        it was resolved before, with another answer
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
+├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
+├── NothingNamed            no identity (…) of that name
+├── RateLimited             a sender writes faster than allowed
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
+├── AnchorNotFound
 ├── StorageUnavailable      the disk refused; try again
 ├── IndexUnavailable        the index cannot answer; try again
 ├── DeadlineExceeded        a query took too long
@@ -58,6 +66,39 @@ class ConversationNotFound(RecollectError):
         self.conversation_id = conversation_id
 
 
+class CommunicationNotFound(RecollectError):
+    """No such external communication."""
+
+    def __init__(self, communication_id: str) -> None:
+        super().__init__(f"there is no external communication {communication_id}")
+        self.name = communication_id
+
+
+class EscalationNotFound(RecollectError):
+    """No such escalation."""
+
+    def __init__(self, escalation_id: str) -> None:
+        super().__init__(f"there is no escalation {escalation_id}")
+        self.name = escalation_id
+
+
+class TrustRequired(RecollectError):
+    """The party's trust does not allow a reply. Nothing was recorded."""
+
+    def __init__(self, communication_id: str, trust: str, why: str) -> None:
+        super().__init__(f"{communication_id} may not be answered: {why}")
+        self.communication_id = communication_id
+        self.trust = trust
+
+
+class EscalationClosed(RecollectError):
+    """The escalation was resolved before, with another answer, which stands."""
+
+    def __init__(self, escalation_id: str) -> None:
+        super().__init__(f"{escalation_id} was resolved before, and its answer stands")
+        self.escalation_id = escalation_id
+
+
 class RequestIdReused(RecollectError):
     """The request id was used before with another payload."""
 
@@ -81,6 +122,40 @@ class AnchorsPresent(RecollectError):
     def __init__(self, count: int) -> None:
         super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
         self.count = count
+
+
+class AnchorNotFound(RecollectError):
+    """No anchor has this key, or it was forgotten."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is no anchor {key}")
+        self.key = key
+
+
+class ConversationReadOnly(RecollectError):
+    """A channel's pinned conversation is written to over that channel alone."""
+
+    def __init__(self, conversation_id: str, channel: str) -> None:
+        super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
+        self.conversation_id = conversation_id
+        self.channel = channel
+
+
+class NothingNamed(RecollectError):
+    """There is nothing of that name: an identity. (Conversations have an error of their own.)"""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.name = name
+
+
+class RateLimited(RecollectError):
+    """A sender wrote faster than allowed. The same message may be taken later."""
+
+    def __init__(self, sender: str, retry_after_ms: int) -> None:
+        super().__init__(f"{sender} writes faster than is allowed")
+        self.sender = sender
+        self.retry_after_ms = retry_after_ms
 
 
 class StorageUnavailable(RecollectError):

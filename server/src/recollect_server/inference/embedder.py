@@ -5,6 +5,7 @@ same bytes, whatever it is embedded with: a batch holds pieces of one padded len
 batch of one takes another path and rounds otherwise).
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ class Embedder:
 
     def __init__(self, weights: Weights) -> None:
         """Takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights, ImportError."""
+        # Before it is imported: else it makes up an id of this machine and tells its maker which models are run (its Privacy.md).
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as failures
         from tokenizers import Tokenizer

@@ -12,8 +12,9 @@ from math import log, sqrt
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of, title_of
-from recollect_server.inference.sentences import Sentence, sentences_of, split, topical
+from recollect_server.inference.sentences import Sentence, sentences_of, topical
 from recollect_server.inference.statements import anchors_in
+from recollect_server.inference.tools import LIST, called_in, listed, parted
 
 _SENTENCES_SHARE = 0.75  # of the abbreviation's tokens; what is left names words that no sentence has
 _TOLD = 0.15  # what a word still weighs once a sentence has told it
@@ -48,12 +49,13 @@ class Extractive:
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
         """The summary. Never raises."""
-        tools = Counter(call.name for message in said for call in message.tool_calls)
-        used = "Tools called: " + ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in tools.most_common(12)) + "."
-        used = clipped(used, MAX_SUMMARY // 5) if tools else ""
+        known, tools = parted(earlier)
+        tools.update(called_in(said))
+        used = listed(tools)
         # What was known before has as much right to stay as all that is new.
-        known = clipped(" ".join(text for text in split(earlier) if not text.startswith("Tools called:")), MAX_SUMMARY // 2)
-        sentences = self._sentences(said)
+        known = clipped(known, MAX_SUMMARY // 2)
+        # Nobody who talks writes the list of tools.
+        sentences = [sentence for sentence in self._sentences(said) if LIST not in sentence.text]
         room = MAX_SUMMARY - estimate_tokens(known) - estimate_tokens(used) - 2
         told = self._told(sentences, weigh(sentences), room, 1.0)
         return " ".join(part for part in (known, told, used) if part)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
+from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.naming import Outcome
 from recollect_server.storage.index.note_queue import Waiting
 
@@ -32,11 +34,20 @@ class Task(Protocol):
     def failed(self) -> list[Waiting]:
         """Those whose last try failed. Raises IndexUnavailable."""
 
-    def note_failure(self, waiting: Waiting, reason: str) -> None:
-        """Keeps that it failed. Raises IndexUnavailable."""
+    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
+        """Keeps that it failed; `alone` if others may well be written. Raises IndexUnavailable."""
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Does it. Raises CannotWrite, ModelUnavailable, StorageUnavailable, IndexUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A conversation to write about; `again` if that failed before."""
+
+    task: Task
+    waiting: Waiting
+    again: bool = False
 
 
 class Breath:
@@ -56,7 +67,9 @@ class Abbreviator:
     """Threads that nobody waits for. Started when made.
 
     What cannot be written is marked in the index and left until the next sweep, which comes with the start and then every
-    `sweep_interval` milliseconds. When the model or the disk refuses altogether, everything waits for the sweep.
+    `sweep_interval` milliseconds. When the model or the disk refuses altogether, everything waits for the sweep; but one that
+    was refused before does not make the others wait, for it may be to blame itself. A reason is logged once, until a sweep finds
+    that all went well since the one before.
     """
 
     def __init__(self, tasks: Sequence[Task], model: LanguageModel, clock: Clock, sweep_interval: int, threads: int) -> None:
@@ -66,90 +79,98 @@ class Abbreviator:
         self._sweep_interval = sweep_interval
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # guards everything below; what is looked up in the index is looked up under it
-        self._queue: deque[tuple[Task, Waiting]] = deque()
+        self._queue: deque[_Work] = deque()
         self._at_work: set[str] = set()
-        self._paused_until = 0
-        self._next_sweep = 0
-        self._said = ""  # the reason that was logged last
-        self._threads = [
-            threading.Thread(target=self._work_until_stopped, name=f"abbreviator-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._paused = False  # until the next sweep
+        self._refusals = 0  # one after the other
+        self._swept_at: int | None = None
+        self._said: set[str] = set()  # reasons that were logged
+        self._failed = False  # whether anything did since the last sweep
+        self._loops = [Loop(f"abbreviator-{number}", self._work, stopping=self._stopping) for number in range(threads)]
+        for loop in self._loops:
+            loop.start()
 
     def stop(self) -> None:
         """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
-        for thread in self._threads:
-            thread.join(_STOP_SECONDS)
+        for loop in self._loops:
+            loop.stop(_STOP_SECONDS)
 
-    def _work_until_stopped(self) -> None:
-        while not self._stopping.is_set():
-            taken = self._take()
-            if taken is None:
-                self._stopping.wait(_SECONDS)
-                continue
-            task, waiting = taken
-            try:
-                self._write(task, waiting)
-            finally:
-                with self._lock:
-                    self._at_work.discard(waiting.conversation_id)
+    def _work(self) -> float:
+        work = self._take()
+        if work is None:
+            return _SECONDS
+        try:
+            if reason := unforeseen("abbreviator", lambda: self._write(work)):
+                self._fail(work, reason, alone=True)
+        finally:
+            with self._lock:
+                self._at_work.discard(work.waiting.conversation_id)
+        return 0.0
 
-    def _take(self) -> tuple[Task, Waiting] | None:
+    def _take(self) -> _Work | None:
         """The next conversation that nobody works on, or None."""
         with self._lock:
             now = self._clock()
             try:
-                if now >= self._next_sweep:
-                    self._next_sweep = now + self._sweep_interval
-                    self._paused_until = 0
-                    self._queue.extend((task, waiting) for task in self._tasks for waiting in task.failed())
-                if now < self._paused_until:
+                # A clock that was set back is no reason to wait until it has caught up.
+                if self._swept_at is None or not 0 <= now - self._swept_at < self._sweep_interval:
+                    self._sweep(now)
+                if self._paused:
                     return None
                 if not self._queue:
-                    self._queue.extend((task, waiting) for task in self._tasks for waiting in task.due(_TAKEN))
+                    self._queue.extend(self._due())
             except IndexUnavailable:
                 return None  # its keeper mends it
             while self._queue:
-                task, waiting = self._queue.popleft()
-                if waiting.conversation_id not in self._at_work:
-                    self._at_work.add(waiting.conversation_id)
-                    return task, waiting
+                work = self._queue.popleft()
+                if work.waiting.conversation_id not in self._at_work:
+                    self._at_work.add(work.waiting.conversation_id)
+                    return work
             return None
 
-    def _write(self, task: Task, waiting: Waiting) -> None:
-        try:
-            outcome = task.write(waiting, self._stopping.is_set)
-            if outcome is Outcome.WENT_ON:
-                self._stopping.wait(_SECONDS)  # it may go on for a while
-            elif outcome is Outcome.WRITTEN:
-                self._say("")
-        except CannotWrite as error:
-            self._fail(task, waiting, str(error), all_of_them=False)
-        except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
-            self._fail(task, waiting, str(error), all_of_them=True)
+    def _due(self) -> list[_Work]:
+        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_TAKEN)]
 
-    def _fail(self, task: Task, waiting: Waiting, reason: str, *, all_of_them: bool) -> None:
+    def _sweep(self, now: int) -> None:
+        failed = [_Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()]
+        self._queue = deque([*self._due(), *failed])
+        self._swept_at, self._paused, self._refusals = now, False, 0
+        if self._said and not failed and not self._failed:
+            self._said.clear()
+            log.info("notes_written_again")
+        self._failed = False
+
+    def _write(self, work: _Work) -> None:
+        try:
+            outcome = work.task.write(work.waiting, self._stopping.is_set)
+        except CannotWrite as error:
+            self._fail(work, str(error), alone=True)
+        except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
+            self._fail(work, str(error), alone=False)
+        else:
+            if outcome is Outcome.WRITTEN:
+                with self._lock:
+                    self._refusals = 0
+            elif outcome is Outcome.WENT_ON:
+                self._stopping.wait(_SECONDS)  # it may go on for a while
+
+    def _fail(self, work: _Work, reason: str, *, alone: bool) -> None:
         if self._stopping.is_set():
             return
-        if all_of_them:
-            with self._lock:
-                self._paused_until = self._next_sweep
-                self._queue.clear()  # the index still has them
-        self._say(reason)
+        with self._lock:
+            self._failed = True
+            if not alone:
+                self._refusals += 1
+                if not work.again or self._refusals > 1:
+                    self._paused = True
+                    self._queue.clear()  # the index still has them
+            new = reason not in self._said
+            self._said.add(reason)
+        if new:
+            log.warning("notes_not_written", reason=reason)
         try:
-            task.note_failure(waiting, reason)
+            work.task.note_failure(work.waiting, reason, alone=alone)
         except IndexUnavailable:
             return  # it still waits there
-
-    def _say(self, reason: str) -> None:
-        """Logs a reason when it is another one than the last: once, not for each conversation."""
-        with self._lock:
-            before, self._said = self._said, reason
-        if reason and reason != before:
-            log.warning("notes_not_written", reason=reason)
-        elif before and not reason:
-            log.info("notes_written_again")

@@ -1,7 +1,6 @@
 """Embeds what was said, behind everything else."""
 
-import threading
-
+from recollect_server.jobs.loop import Loop
 from recollect_server.services.embedding import Embedding
 
 _SECONDS = 0.25
@@ -14,18 +13,17 @@ class EmbedderJob:
     def __init__(self, embedding: Embedding, seconds: float = _SECONDS) -> None:
         self._embedding = embedding
         self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._work_until_stopped, name="embedder", daemon=True)
-        self._thread.start()
+        self._wait = 0.0
+        self._loop = Loop("embedder", self._tend)
+        self._loop.start()
 
     def stop(self) -> None:
         """Ends the thread, between two batches if it is at work."""
-        self._stopping.set()
+        self._loop.stopping.set()
         self._embedding.stop()
-        self._thread.join()
+        self._loop.stop()
 
-    def _work_until_stopped(self) -> None:
-        wait = 0.0
-        while not self._stopping.wait(wait):
-            worked = self._embedding.tend()
-            wait = 0.0 if worked else self._seconds if self._embedding.well else min(max(2 * wait, 1.0), _MOST_SECONDS)
+    def _tend(self) -> float:
+        worked = self._embedding.tend()
+        self._wait = 0.0 if worked else self._seconds if self._embedding.well else min(max(2 * self._wait, 1.0), _MOST_SECONDS)
+        return self._wait

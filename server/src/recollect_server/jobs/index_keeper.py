@@ -1,7 +1,6 @@
 """Brings the index up to the transcripts while the server runs, whenever it fell behind or was lost."""
 
-import threading
-
+from recollect_server.jobs.loop import Loop
 from recollect_server.services.repairing import repair
 from recollect_server.services.space import Space
 
@@ -15,17 +14,15 @@ class IndexKeeper:
     def __init__(self, space: Space, seconds: float = _SECONDS) -> None:
         self._space = space
         self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look_until_stopped, name="index-keeper", daemon=True)
-        self._thread.start()
+        self._wait = seconds
+        self._loop = Loop("index-keeper", self._look, wait=seconds)
+        self._loop.start()
 
     def stop(self) -> None:
         """Ends the thread, between two conversations if it is at work."""
-        self._stopping.set()
-        self._thread.join()
+        self._loop.stop()
 
-    def _look_until_stopped(self) -> None:
-        wait = self._seconds
-        while not self._stopping.wait(wait):
-            well = repair(self._space, self._stopping.is_set)
-            wait = self._seconds if well else min(2 * wait, _MOST_SECONDS)
+    def _look(self) -> float:
+        well = repair(self._space, self._loop.stopping.is_set)
+        self._wait = self._seconds if well else min(2 * self._wait, _MOST_SECONDS)
+        return self._wait

@@ -1,12 +1,12 @@
-"""Keeps the log of updates within its bounds: a little at a time, so that appends never wait for it."""
+"""Keeps the logs of updates within their bounds: a little at a time, so that appends never wait for it."""
 
-import threading
 from datetime import timedelta
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.time import milliseconds
+from recollect_server.jobs.loop import Loop
 from recollect_server.services.space import Space
 
 log = structlog.get_logger("recollect.updates")
@@ -24,22 +24,20 @@ class UpdatePruner:
         self._retention = milliseconds(retention)
         self._most = most
         self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look_until_stopped, name="update-pruner", daemon=True)
-        self._thread.start()
+        self._loop = Loop("update-pruner", self._look, wait=seconds)
+        self._loop.start()
 
     def stop(self) -> None:
         """Ends the thread, between two slices if it is at work."""
-        self._stopping.set()
-        self._thread.join()
+        self._loop.stop()
 
-    def _look_until_stopped(self) -> None:
-        while not self._stopping.wait(self._seconds):
-            try:
-                if pruned := self.prune():
-                    log.info("updates_pruned", updates=pruned)
-            except IndexUnavailable as error:
-                log.warning("updates_not_pruned", reason=str(error))
+    def _look(self) -> float:
+        try:
+            if pruned := self.prune():
+                log.info("updates_pruned", updates=pruned)
+        except IndexUnavailable as error:
+            log.warning("updates_not_pruned", reason=str(error))
+        return self._seconds
 
     def prune(self) -> int:
         """Takes out what is too old or too much. Returns how many updates that were. Raises IndexUnavailable."""
@@ -48,6 +46,11 @@ class UpdatePruner:
         pruned = 0
         while through and (taken := index.prune(through, _SLICE)):
             pruned += taken
-            if self._stopping.wait(_PAUSE):
+            if self._loop.stopping.wait(_PAUSE):
+                return pruned
+        before = self._space.clock() - self._retention
+        while taken := index.prune_external(before, self._most, _SLICE):
+            pruned += taken
+            if self._loop.stopping.wait(_PAUSE):
                 break
         return pruned

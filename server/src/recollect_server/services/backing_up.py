@@ -1,4 +1,4 @@
-"""A copy of a space's transcripts while the server writes them, and the way back.
+"""A copy of a space's transcripts, those of third parties too, and its ledgers, while the server writes them; and the way back.
 
 Each transcript is copied up to the end of a whole batch: everything that was acknowledged before the copy began is in it. The index
 is left out, for it is made anew from the transcripts; the vectors too: words answer while they are worked out anew, and they may be
@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 
 from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
+from recollect_server.storage.transcript.ledger import LEDGERS
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import whole_end
 
@@ -35,6 +36,8 @@ class Copied:
     """What was copied, and what is wrong with it."""
 
     conversations: int = 0
+    communications: int = 0
+    """External communications."""
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -46,6 +49,27 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
     folder = TranscriptFolder(target / space / "conversations")
     folder.create()
     done = Copied()
+    files, done.conversations = _back_up_all(source, folder, done, progress)
+    manifest: dict[str, object] = {"space": space, "files": files}
+    if source.external.root.is_dir():
+        folder.external.create()
+        manifest["external"], done.communications = _back_up_all(source.external, folder.external, done, progress)
+    # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
+    manifest["ledgers"] = {
+        name: [_copy(source.ledger_path(name), folder.ledger_path(name)), _checksum(folder.ledger_path(name))]
+        for name in LEDGERS
+        if source.ledger_path(name).exists()
+    }
+    sync_folder(target / space)
+    _write(target / MANIFEST, orjson.dumps(manifest))
+    sync_folder(target)
+    return done
+
+
+def _back_up_all(
+    source: TranscriptFolder, folder: TranscriptFolder, done: Copied, progress: Progress
+) -> tuple[dict[str, list[int]], int]:
+    """Copies the transcripts of a folder into another. Returns the size and checksum of each, and how many there are."""
     files: dict[str, list[int]] = {}
     names = sorted(name for name, _ in source.sizes())
     for number, name in enumerate(names):
@@ -57,14 +81,11 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
         if size == 0:  # its first line is being written
             folder.path(name).unlink()
             continue
-        done.conversations += 1
         done.bytes += size
         files[name] = [size, _checksum(folder.path(name))]
         done.problems += _damages(folder, name)
     sync_folder(folder.root)
-    _write(target / MANIFEST, orjson.dumps({"space": space, "files": files}))
-    sync_folder(target)
-    return done
+    return files, len(files)
 
 
 def restore(source: Path, space: str, target: TranscriptFolder, progress: Progress) -> Copied:
@@ -75,17 +96,44 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     try:
         manifest = orjson.loads((source / MANIFEST).read_bytes())
         origin = TranscriptFolder(source / manifest["space"] / "conversations")
-        files = {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in manifest["files"].items()}
+        files = _files(origin, manifest["files"])
+        external = _files(origin.external, manifest["external"]) if "external" in manifest else None
+        ledgers = {
+            origin.ledger_path(name).stem: (int(size), int(crc)) for name, (size, crc) in manifest.get("ledgers", {}).items()
+        }
     except FileNotFoundError:
         raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
-    if target.root.exists() and any(target.root.iterdir()):
-        raise CannotCopy(f"{target.root} is not empty: a backup is restored to where nothing is (space {space})")
-    coming = TranscriptFolder(target.root.with_name(target.root.name + RESTORING))
+    for folder in (target, target.external):
+        if folder.root.exists() and any(folder.root.iterdir()):
+            raise CannotCopy(f"{folder.root} is not empty: a backup is restored to where nothing is (space {space})")
+    if there := [name for name in LEDGERS if target.ledger_path(name).exists()]:
+        raise CannotCopy(f"{target.ledger_path(there[0])} is there: a backup is restored to where nothing is (space {space})")
+    done = Copied()
+    coming = _restore_all(origin, files, target, done, progress)
+    done.conversations = len(list(coming.sizes()))
+    if external is not None:
+        coming_external = _restore_all(origin.external, external, target.external, done, progress)
+        done.communications = len(list(coming_external.sizes()))
+        _take_name(coming_external, target.external)
+    _restore_ledgers(origin, ledgers, target, done)
+    _take_name(coming, target)  # last: without its conversations it is not restored
+    return done
+
+
+def _files(origin: TranscriptFolder, listed: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
+    """Size and checksum of each transcript that a manifest lists. Raises ValueError, TypeError, AttributeError."""
+    return {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in listed.items()}
+
+
+def _restore_all(
+    origin: TranscriptFolder, files: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied, progress: Progress
+) -> TranscriptFolder:
+    """Copies transcripts to where they are kept until all are there. Returns that folder."""
+    coming = target.renamed(target.root.name + RESTORING)
     shutil.rmtree(coming.root, ignore_errors=True)
     coming.create()
-    done = Copied()
     for number, (name, (size, checksum)) in enumerate(sorted(files.items())):
         progress(number, len(files))
         try:
@@ -93,17 +141,35 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
         except FileNotFoundError:
             done.problems.append(f"{name}: is missing in the backup")
             continue
-        done.conversations += 1
         done.bytes += copied
         if (copied, _checksum(coming.path(name))) != (size, checksum):
             done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
             done.problems += _damages(coming, name)
     sync_folder(coming.root)
+    return coming
+
+
+def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied) -> None:
+    for name, (size, checksum) in sorted(ledgers.items()):
+        path = target.ledger_path(name)
+        coming = path.with_name(path.name + RESTORING)
+        coming.unlink(missing_ok=True)
+        try:
+            copied = _copy(origin.ledger_path(name), coming)
+        except FileNotFoundError:
+            done.problems.append(f"{name}: is missing in the backup")
+            continue
+        if (copied, _checksum(coming)) != (size, checksum):
+            done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
+        coming.rename(path)
+    sync_folder(target.root.parent)
+
+
+def _take_name(coming: TranscriptFolder, target: TranscriptFolder) -> None:
     if target.root.exists():
         target.root.rmdir()
     coming.root.rename(target.root)
     sync_folder(target.root.parent)
-    return done
 
 
 def _copy(source: Path, target: Path) -> int:

@@ -23,6 +23,7 @@ from recollect_server.storage.vectors.rows import DIMENSIONS
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 _MESSAGES = 200  # the best messages of each leg that are looked at; more did not change the answers
+_SPARE = 200  # more of each, where one conversation is left out: they may be its own
 _NOTES = 50  # the best abbreviations
 _NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
 _SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
@@ -58,9 +59,13 @@ def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope:
     near: set[int] = set()
     notes: set[int] = set()
     if asked:
-        for found in (asked.messages.nearest(_MESSAGES), asked.messages.nearest_windows(_MESSAGES)):
+        most_near = _MESSAGES if scope.without is None else _MESSAGES + _SPARE
+        for found in (asked.messages.nearest(most_near), asked.messages.nearest_windows(most_near)):
             near |= {identity for identity, cosine in found.items() if cosine >= LEAST}
         notes = {i >> SEQUENCE_BITS for i, cosine in asked.abbreviations.nearest(_NOTES).items() if cosine >= LEAST}
+    if scope.without is not None:
+        near = {identity for identity in near if identity >> SEQUENCE_BITS != scope.without}
+        notes.discard(scope.without)
     around = {beside for identity in best for beside in (identity - 1, identity + 1)}
     shown = index.showable({*best, *near, *around}, scope)
     ids = sorted(shown)
@@ -119,6 +124,9 @@ def _conversations(index: Index, terms: list[Term], scope: Scope) -> tuple[NDArr
     if (allowed := index.numbers_in(terms, scope)) is not None:
         inside = np.isin(numbers, allowed, assume_unique=True)
         numbers, scores = numbers[inside], scores[inside]
+    if scope.without is not None:
+        others = numbers != scope.without
+        numbers, scores = numbers[others], scores[others]
     return numbers, scores
 
 

@@ -12,6 +12,7 @@ from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.anchors import forgotten
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
@@ -42,7 +43,7 @@ class IndexAhead(IndexUnavailable):
     """
 
 
-class _Damage:
+class Damage:
     """Counts the damaged lines of a transcript, and names each run of them in the log once."""
 
     def __init__(self, conversation_id: str) -> None:
@@ -97,9 +98,9 @@ def catch_up(
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         reach("catch_up.mended")
         messages = 0
-        damage = _Damage(conversation_id)
+        damage = Damage(conversation_id)
         refused: list[str] = []
-        for chunk in _chunks(scan(path, offset, lines + 1)):
+        for chunk in chunks(scan(path, offset, lines + 1)):
             before = conversation
             for line in chunk:
                 conversation = folded(conversation, line, conversation_id)
@@ -122,6 +123,15 @@ def catch_up(
         if refused:
             raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
     return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
+
+
+def forget_again(folder: TranscriptFolder, index: Index) -> None:
+    """Takes out of an index that was brought up the anchors that were forgotten: they stand in transcripts still.
+
+    Raises IndexUnavailable, OSError.
+    """
+    for key, until in forgotten(folder).items():
+        index.forget_anchors(key, until)
 
 
 def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
@@ -165,7 +175,7 @@ def folded(conversation: Conversation | None, line: Line, conversation_id: str) 
     return after
 
 
-def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """Parts of some `_CHUNK_LINES` lines that end where a batch ends."""
     chunk: list[Line] = []
     for line in lines:

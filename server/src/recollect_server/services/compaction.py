@@ -33,9 +33,10 @@ class Compaction:
         """None: what failed is due again once it grew."""
         return []
 
-    def note_failure(self, waiting: Waiting, reason: str) -> None:  # noqa: ARG002 - it is logged, and the messages are all there
-        """Lets the conversation grow before it is tried again. Raises IndexUnavailable."""
-        self._space.index.put_off_compaction(waiting.number, KEPT)
+    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
+        """Lets the conversation grow before it is tried again, if it is the only one that fails. Raises IndexUnavailable."""
+        if alone:
+            self._space.index.put_off_compaction(waiting.number, KEPT)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Condenses a conversation if it is due. Raises as `Naming.write`."""
@@ -50,7 +51,8 @@ class Compaction:
             old = [message for message in material.messages if known.compressed_through < message.turn_number <= through]
             summary = self._model.condense(old, known.compression_summary)
             return Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
-        except ConversationNotFound:  # deleted
+        except ConversationNotFound:  # deleted; or somebody took the file away
+            self._space.index.put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:

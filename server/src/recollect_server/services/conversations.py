@@ -1,6 +1,6 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import orjson
@@ -16,18 +16,19 @@ from recollect_server.domain.conversation import (
     MetaUpdated,
     Party,
 )
-from recollect_server.domain.errors import InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
 from recollect_server.services.head import Head, RequestKey, placed
-from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, messages_of
+from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space import Space
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.reader import messages_of
 from recollect_server.storage.transcript.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")
@@ -111,7 +112,7 @@ class Conversations:
             conversation_id = f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model)
             with self._space.locks.hold(conversation_id):
-                return self._space.begin(began, conversation_id, request).head.conversation, False
+                return self._space.begin([began], conversation_id, request).head.conversation, False
 
     def append(
         self,
@@ -134,6 +135,8 @@ class Conversations:
                 if self._space.held(conversation_id):
                     raise StorageUnavailable("the transcript cannot be written yet, and messages are held that may open a turn")
                 raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
+            if head.conversation.pinned:
+                check_writable(head.conversation, [message.channel for message in messages])
             self._check_tool_results(head, messages)
             lines: list[Content] = [*placed(head, messages, self._space.clock())]
             done = self._space.commit(head, lines, request, draft_id=draft_id)
@@ -194,15 +197,20 @@ class Conversations:
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
             number = self._space.head(conversation_id).number
-            deletion.check_anchors(self._space.folder, self._space.index, conversation_id, number, anchors)
+            deletion.settle_anchors(self._space, conversation_id, number, anchors)
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)
             self._space.forget(conversation_id)
             self._space.holding.release(conversation_id)
             self._space.behind.caught_up(conversation_id)
+            self._space.routes.forget(conversation_id)
             self._replays.forget(conversation_id)
+            own = deletion.drop_anchors(self._space.anchors, conversation_id)
             forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
             removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+            if own:
+                removed["anchors"] = removed.get("anchors", 0) + own
+            self._space.anchors.changed()
             if forgotten:
                 removed["vectors"] = forgotten
             reach("delete.log_emptied")
@@ -262,6 +270,12 @@ class Conversations:
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
         return calls
+
+
+def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:
+    """Raises ConversationReadOnly if the conversation is pinned and one of these channels (empty: its own) is another."""
+    if conversation.pinned and any(channel not in ("", conversation.channel) for channel in channels):
+        raise ConversationReadOnly(conversation.id, conversation.channel)
 
 
 def _receipt(known: KnownRequest) -> Receipt:

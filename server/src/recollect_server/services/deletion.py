@@ -1,22 +1,31 @@
 """Deleting a conversation: durable from the first step on, and complete after the last.
 
 1. The transcript is renamed to `….deleting`, and the folder synced: from here on the conversation is gone, whatever happens.
-2. The index takes out the conversation's row, then its messages with their words (the text comes from the renamed file).
-3. The file is removed, and what was cut off it before; the folder is synced.
-4. The write-ahead log is cut, so that no page with the text is left there.
+2. The anchors that came from it and are not kept go. What providers delivered into it is added to the ledger of forgotten messages,
+   by hashes of their ids: it must not come back.
+3. The index takes out the conversation's row, then its messages with their words (the text comes from the renamed file).
+4. The file is removed, and what was cut off it before; the folder is synced.
+5. The write-ahead log is cut, so that no page with the text is left there.
 
 A start-up finishes what a crash interrupted, from step 2.
 """
 
+from dataclasses import replace
+
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, NotYetImplemented, StorageUnavailable
+from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
+from recollect_server.services.space import Space
 from recollect_server.storage.index.index import Index, Removed
 from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
+from recollect_server.storage.transcript.ledger import FORGOTTEN, Ledger
 from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.received import deliveries, forget, forgotten
+from recollect_server.storage.transcript.record import Entry
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -25,32 +34,50 @@ KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neit
 _PART = 256  # messages a transaction: other writers get their turn between two
 
 
-def check_anchors(folder: TranscriptFolder, index: Index, conversation_id: str, number: int | None, disposition: int) -> None:
-    """Raises AnchorsPresent if the conversation has anchors and it is not said what becomes of them; StorageUnavailable.
+def settle_anchors(space: Space, conversation_id: str, number: int | None, disposition: int) -> None:
+    """Before step 1: keeps the anchors that came from the conversation in the file of anchors, where that is asked for.
 
-    Keeping them is not built yet: they have no other home than the transcript.
+    Those that are not kept go with it: the found ones with the transcript, those that callers set in step 2. Raises AnchorsPresent
+    if there are any and it is not said what becomes of them; StorageUnavailable. Hold the conversation's lock.
     """
     if disposition == DELETE_ANCHORS:
         return
-    if not (anchors := _anchors(folder, index, conversation_id, number)):
-        return
-    if disposition == KEEP_ANCHORS:
-        raise NotYetImplemented("keeping the anchors of a deleted conversation")
-    raise AnchorsPresent(anchors)
+    with space.anchors.lock:
+        contents = [entry.content for entry in space.anchors.entries]
+        own = [it for it in contents if isinstance(it, AnchorSet) and it.conversation_id == conversation_id]
+        found = _found(space, conversation_id, number)
+        if not own and not found:
+            return
+        if disposition != KEEP_ANCHORS:
+            raise AnchorsPresent(len(own) + len(found))
+        there = set(contents)
+        new = [anchor for anchor in found if anchor not in there]  # else a call that was cut short kept it
+
+        def alone(anchor: AnchorSet) -> AnchorSet:
+            return replace(anchor, conversation_id="", sequence=0) if anchor.conversation_id == conversation_id else anchor
+
+        try:
+            space.anchors.rewrite(alone, [Entry(anchor) for anchor in new])
+        except OSError as error:
+            raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
 
 
-def _anchors(folder: TranscriptFolder, index: Index, conversation_id: str, number: int | None) -> int:
-    """How many anchors came from a conversation: by its transcript where the index does not know."""
+def _found(space: Space, conversation_id: str, number: int | None) -> list[AnchorSet]:
+    """The anchors that were found in a conversation, without their message: by its transcript where the index does not know."""
+    forgotten = space.anchors.forgotten()
     try:
         if number is not None:
-            return len(index.anchors(number))
+            rows = space.index.anchors(number)
+            found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in rows]
+            return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
     except IndexUnavailable:
         pass
     try:
-        lines = scan(folder.path(conversation_id))
-        return sum(line.entry is not None and isinstance(line.entry.content, AnchorSet) for line in lines)
+        contents = [line.entry.content for line in scan(space.folder.path(conversation_id)) if line.entry]
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
+    return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
 
 
 def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
@@ -65,14 +92,27 @@ def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
         raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
 
 
+def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
+    """In step 2: anchors that callers set, and that came from the conversation, go. Returns how many. Raises StorageUnavailable."""
+    try:
+        return anchors.drop_source(conversation_id)
+    except OSError as error:
+        raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+
+
 def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, time: int) -> Removed:
-    """Steps 2 to 4; taking them again after a crash is harmless. Returns what was removed from where.
+    """Steps 2 to 5; taking them again after a crash is harmless. Returns what was removed from where.
 
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
     """
     path = folder.deleting_path(conversation_id)
     removed: Removed = {}
     try:
+        if hashes := deliveries(path):
+            ledger = Ledger(folder, FORGOTTEN)
+            forget(ledger, hashes)
+            reach("delete.forgotten")
+            index.forget(hashes, ledger.size())
         number = index.removal(conversation_id)
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
@@ -100,6 +140,14 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
     if not index.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
+
+
+def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
+    """Lets the index know what the ledger of forgotten messages has. Raises IndexUnavailable, OSError."""
+    ledger = Ledger(folder, FORGOTTEN)
+    ledger.mend()
+    if (size := ledger.size()) != index.forgotten_bytes():
+        index.forget(forgotten(ledger), size)
 
 
 def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:

@@ -19,7 +19,7 @@ from recollect_server.services.catching_up import folded, read_unindexed
 from recollect_server.services.head import Head, RequestKey
 from recollect_server.services.space import Space
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.transcript.reader import Line, read_lines, scan
+from recollect_server.storage.transcript.reader import Line, messages_of, read_lines, scan
 
 _MAX_REPLAYS = 1024
 
@@ -98,6 +98,15 @@ def as_it_was(space: Space, replays: Replays, known: KnownRequest, head: Head | 
     """
     if head and head.number is not None and head.indexed and head.lines == known.last_sequence:
         return messages_at(space, head.number, known), head.conversation
+    wrote, conversation = lines_then(space, replays, known)
+    return messages_of(wrote), conversation
+
+
+def lines_then(space: Space, replays: Replays, known: KnownRequest) -> tuple[list[Line], Conversation]:
+    """The lines that a request wrote, and what was known of the conversation right after.
+
+    Raises ConversationNotFound, StorageUnavailable.
+    """
     place = replays.before(known.conversation_id, known.first_sequence)
     conversation, offset = place.conversation, place.offset
     wrote: list[Line] = []
@@ -116,7 +125,7 @@ def as_it_was(space: Space, replays: Replays, known: KnownRequest, head: Head | 
     if conversation is None:
         raise ConversationNotFound(known.conversation_id)
     replays.keep(known.conversation_id, Replayed(known.last_sequence, offset, conversation))
-    return messages_of(wrote), conversation
+    return wrote, conversation
 
 
 def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]:
@@ -128,11 +137,6 @@ def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]
         return messages_of(read_lines(space.folder.path(known.conversation_id), places))
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-
-
-def messages_of(lines: list[Line]) -> list[Message]:
-    """The messages among the lines."""
-    return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
 
 
 def _read_known(space: Space, request_id: str, conversation_id: str) -> KnownRequest | None:

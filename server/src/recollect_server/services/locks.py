@@ -1,7 +1,7 @@
 """Locks by name."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 _STRIPES = 1024
@@ -16,6 +16,14 @@ class StripedLocks:
     def hold(self, name: str) -> threading.Lock:
         """The lock that this name falls to, for a `with`."""
         return self._locks[hash(name) % _STRIPES]
+
+    @contextmanager
+    def hold_each(self, names: Iterable[str]) -> Iterator[None]:
+        """Holds the locks of several names, in an order that all callers share. The caller must hold none."""
+        with ExitStack() as stack:
+            for stripe in sorted({hash(name) % _STRIPES for name in names}):
+                stack.enter_context(self._locks[stripe])
+            yield
 
     @contextmanager
     def hold_all(self) -> Iterator[None]:

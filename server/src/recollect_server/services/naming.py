@@ -11,7 +11,7 @@ from enum import Enum
 import structlog
 
 from recollect_server.domain.conversation import Abbreviated, AnchorSet, Conversation, Event, SplitSuggested, TitleAssigned
-from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
@@ -38,6 +38,7 @@ class Material:
     """What a transcript tells the one who writes notes."""
 
     conversation: Conversation
+    """As it was known before the lines were read, with those that are damaged now: by it the index decides what is due."""
     messages: list[Message]
     titled_turn: int
     """Its newest turn when it got its last title; 0 for none."""
@@ -64,7 +65,7 @@ class Naming:
         """Conversations whose last try failed. Raises IndexUnavailable."""
         return self._space.index.notes_failed(self._space.clock() - self._idle_timeout)
 
-    def note_failure(self, waiting: Waiting, reason: str) -> None:
+    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Keeps why it could not be done: it is tried again with the next sweep. Raises IndexUnavailable."""
         self._space.index.note_failure(waiting.number, reason)
 
@@ -78,12 +79,15 @@ class Naming:
             material = read_material(self._space, waiting.conversation_id)
             known = material.conversation
             wants_notes = waiting.idle and notes_due(known)
-            if not material.messages or not (wants_notes or title_due(known, material.titled_turn, idle=waiting.idle)):
+            if not known.message_count or not (wants_notes or title_due(known, material.titled_turn, idle=waiting.idle)):
                 self._space.index.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
+            if not material.messages:
+                raise CannotWrite("none of its messages can be read")
             notes = self._model.write_notes(material.messages, known.abbreviation)
             return Outcome.WENT_ON if given_up() else self._record(material, notes, idle=waiting.idle)
-        except ConversationNotFound:  # deleted
+        except ConversationNotFound:  # deleted; or somebody took the file away, and the index still waits for its notes
+            self._space.index.note_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
     def _record(self, material: Material, notes: Notes, *, idle: bool) -> Outcome:
@@ -108,6 +112,7 @@ class Naming:
             if events:
                 reach("event.begun")
                 self._space.commit(head, [*events], None)
+                self._space.anchors.changed()
                 reach("event.recorded")
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 6 words")
@@ -115,15 +120,15 @@ class Naming:
 
 
 def read_material(space: Space, conversation_id: str) -> Material:
-    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable."""
+    """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if this one cannot be read."""
+    with space.locks.hold(conversation_id):
+        conversation = space.end(conversation_id).conversation
     try:
-        lines, conversation = read_unindexed(space.folder, conversation_id, None)
+        lines, _ = read_unindexed(space.folder, conversation_id, None)
     except FileNotFoundError:
         raise ConversationNotFound(conversation_id) from None
     except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    if conversation is None:
-        raise ConversationNotFound(conversation_id)
+        raise CannotWrite(f"the transcript cannot be read: {error.strerror}") from error
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0

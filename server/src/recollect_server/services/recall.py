@@ -1,6 +1,6 @@
 """Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,9 +9,11 @@ from recollect_server.domain.errors import IndexUnavailable, InvalidField, Stora
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
 from recollect_server.services.candidates import KEYWORD_LEGS, VECTOR_LEGS, Candidates, conversation_parts, gather, message_parts
+from recollect_server.services.channels.identities import Identities
 from recollect_server.services.meaning import Asked, Meaning
 from recollect_server.services.showing import Showing
 from recollect_server.services.space import Space
+from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Turns, read_places, turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Index
@@ -20,6 +22,7 @@ from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
 _TURNS = 10  # matched turns named in a result
+_FOUND = 3  # conversations of an answer that count as recalled
 DEFAULT_TURNS = 10  # of FetchContext
 
 
@@ -78,9 +81,11 @@ class Fetched:
 class Recall:
     """The work of RecallService. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning) -> None:
+    def __init__(self, space: Space, meaning: Meaning, tiers: Tiers, identities: Identities) -> None:
         self._space = space
+        self._identities = identities
         self._meaning = meaning
+        self._tiers = tiers
 
     @property
     def _index(self) -> Index:
@@ -89,6 +94,7 @@ class Recall:
     def search(self, query: str, scope: Scope, limit: int, *, explain: bool) -> Answer:
         """The conversations and the messages that fit best."""
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
+        scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         try:
             index = self._index
             terms = index.terms(query)
@@ -99,6 +105,7 @@ class Recall:
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if candidates.asked else KEYWORD_LEGS
+        self._tiers.found(result.conversation.id for result in results[:_FOUND])
         return Answer(results, hits, candidates.total, run, self._behind() | candidates.degraded)
 
     def _behind(self) -> dict[str, str]:
@@ -114,6 +121,7 @@ class Recall:
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
             raise InvalidField.of("turn_range.first", f"is {first}, and the conversation has {count} turns")
+        self._tiers.fetched(conversation_id)
         return Fetched(head.conversation, turns_of(self._space, head, first, last))
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:

@@ -13,12 +13,15 @@ import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.catching_up import IndexAhead, catch_up
-from recollect_server.services.deletion import finish_delete
+from recollect_server.services.catching_up import IndexAhead, catch_up, forget_again
+from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
+from recollect_server.services.external.catching_up import bring_up as bring_up_external
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.writer import TranscriptWriter
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -41,6 +44,8 @@ class Recovered:
     """How many messages were indexed now."""
     damaged: int
     bytes_cut: int
+    communications: int = 0
+    """How many external communications there are. Their messages, damages and cuts are counted with the others."""
 
 
 def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
@@ -102,7 +107,11 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     deleting = folder.deleting()
     if deleting and not rebuilt:
         index.skip_cursors()  # what goes may have changed before, and the index not know of it
+    anchors = AnchorFile(folder, TranscriptWriter(sync=True)) if deleting else None
+    bring_up_forgotten(folder, index)
     for conversation_id in deleting:
+        if anchors:
+            drop_anchors(anchors, conversation_id)
         finish_delete(folder, index, conversation_id, clock())
     reach("recover.deletes_finished")
     known = index.progress()
@@ -139,7 +148,17 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
+    forget_again(folder, index)
+    external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
     reach("recover.done")
     if shown != began:
         progress(len(behind), len(behind))
-    return Recovered(index, rebuilt, total, messages, damaged, cut)
+    return Recovered(
+        index,
+        rebuilt,
+        total,
+        messages + external.messages,
+        damaged + external.damaged,
+        cut + external.bytes_cut,
+        external.communications,
+    )

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import apsw
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.catching_up import catch_up
-from recollect_server.services.deletion import finish_delete
+from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.services.catching_up import catch_up, forget_again
+from recollect_server.services.deletion import bring_up_forgotten, finish_delete
+from recollect_server.services.external import catching_up as external
 from recollect_server.services.space import Space
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
@@ -56,6 +57,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
     new = Index(space.folder.root, numbers_after=old.last_number())
     try:
+        bring_up_forgotten(space.folder, new)
         for conversation_id, _ in space.folder.sizes():
             if stopping():
                 new.want_rebuild("the server stopped while it was made")
@@ -63,6 +65,8 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 return False
             with space.locks.hold(conversation_id):
                 _bring_up(space, new, conversation_id)
+        forget_again(space.folder, new)
+        _bring_up_external(space, new)
         space.change_index(new)
     except BaseException:
         new.close()
@@ -86,3 +90,14 @@ def _bring_up(space: Space, new: Index, conversation_id: str) -> None:
         catch_up(space.folder, new, conversation_id, None, time=space.clock(), log_updates=False, wait=False)
     except (ConversationNotFound, StorageUnavailable) as error:
         log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
+
+
+def _bring_up_external(space: Space, new: Index) -> None:
+    """What is written to one meanwhile finds no index, and is indexed by whoever comes next (see `external.store`)."""
+    folder = space.folder.external
+    for communication_id, _ in folder.sizes() if folder.root.is_dir() else ():
+        with space.locks.hold(communication_id):
+            try:
+                external.catch_up(folder, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
+            except (CommunicationNotFound, StorageUnavailable) as error:
+                log.warning("transcript_passed_over", communication=communication_id, reason=str(error))

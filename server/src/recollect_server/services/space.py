@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
@@ -17,13 +18,16 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
+from recollect_server.services.channels.routes import Routes
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
+from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
@@ -52,8 +56,11 @@ class Space:
         self.writer = writer
         self.index = index
         self.clock = clock
+        self.anchors = AnchorFile(folder, writer)
+        self.tails = Tails()
         self.holding = Holding()
         self.behind = Behind()
+        self.routes = Routes(self.behind, folder.has)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
@@ -145,6 +152,7 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                self.anchors.changed()
             self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
@@ -181,6 +189,7 @@ class Space:
     def forget(self, conversation_id: str) -> None:
         """Drops what is remembered of a conversation: its file changed or went."""
         self.writer.forget(self.folder.path(conversation_id))
+        self.tails.forget(conversation_id)
         with self._guard:
             self._heads.pop(conversation_id, None)
 
@@ -190,6 +199,7 @@ class Space:
             self._retired.append(self.index)
             self.index = index
             self._heads.clear()
+            self.anchors.changed()
             self.on_index(index)
 
     def close_index(self) -> None:
@@ -206,11 +216,15 @@ class Space:
             return KnownRequest(request_id, held[0].hash, held[1])
         if known := self.behind.request(request_id) or self.index.request(request_id):
             return known
+        if anchor := self.anchors.request(request_id):
+            return KnownRequest(request_id, anchor.stamp.request_hash, "")
         return self.behind.request(request_id)  # the index may have refused its lines only now, before it answered
 
-    def begin(self, content: Content, conversation_id: str, request: RequestKey | None) -> Committed:
-        """Writes the first line of a new conversation, durable when it returns. Raises StorageUnavailable. Hold its lock."""
-        lines, data = encoded([content], request, "", offset=0, sequence=1)
+    def begin(self, contents: list[Content], conversation_id: str, request: RequestKey | None) -> Committed:
+        """Writes the first lines of a new conversation, all or none, durable when it returns. The first says that it began; a
+        message brings its sequence and turn. Raises StorageUnavailable. Hold its lock.
+        """
+        lines, data = encoded(contents, request, "", offset=0, sequence=1)
         try:
             self.folder.create()
             self.writer.create(self.folder.path(conversation_id), data)
@@ -277,8 +291,11 @@ class Space:
                 self._not_indexed(after.id, lines, str(error))
         else:
             self._not_indexed(after.id, lines, "")
+        if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
+            self.routes.learn(self.index, before, after, lines)
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
+        self.tails.follow(after.id, lines)
         return Committed(done, lines, cursor)
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:

@@ -5,18 +5,24 @@ from dataclasses import dataclass, field, fields
 
 import apsw
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import AnchorSet, Continued, Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
+from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.catching_up import folded
 from recollect_server.services.embedding import text_of
+from recollect_server.services.external.checking import check as check_external
+from recollect_server.services.soundness import look_through
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.anchors import forgotten as forgotten_anchors
 from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import scan
-from recollect_server.storage.transcript.repair import whole_end
+from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
+from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.received import forgotten
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -32,6 +38,8 @@ class Verified:
 
     conversations: int = 0
     messages: int = 0
+    communications: int = 0
+    """External communications."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -45,6 +53,10 @@ class _Read:
     messages: list[tuple[Message, int, int]] = field(default_factory=list)
     """With offset and length."""
     requests: dict[str, str] = field(default_factory=dict)
+    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
+    """With the event's line."""
+    mail: set[int] = field(default_factory=set)
+    continued: str = ""
 
 
 def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
@@ -86,6 +98,8 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     known = set(index.progress()) if index else set()
     embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
+    done.problems += _anchors(folder, {name for name, _ in names})
+    gone = forgotten_anchors(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
@@ -96,10 +110,15 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
             known.discard(name)
             stored = index.find(name)
             wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+            wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(folder.root)]
+    done.problems += _ledgers(folder, contents)
+    external = check_external(folder.external, index)
+    done.communications = external.communications
+    done.problems += external.problems
     if contents:
         if (more := contents.count() - done.messages) > 0:
             done.problems.append(f"index: {more} messages are indexed and in no transcript")
@@ -126,30 +145,24 @@ def _vectors(embedded: dict[int, bytes], read: _Read) -> Iterator[str]:
 
 def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
     """Reads a transcript, and says what is wrong with it by itself."""
-    path = folder.path(name)
-    good, why, _ = whole_end(path, 0, 1, size)
-    if good < size:
-        yield f"the last {size - good} bytes are torn: {why}"
-    elif good > size:
-        yield "the last line has no newline"
     turn = 0
-    batch: tuple[int, int] | None = None  # of the line before; None where it cannot be told
-    for line in scan(path):
-        if line.offset >= good:
-            break
+    for line in look_through(folder.path(name), size):
+        if isinstance(line, str):
+            yield line
+            continue
         read.lines, read.size = line.sequence, line.end
         read.conversation = folded(read.conversation, line, name)
         if line.entry is None:
-            yield f"line {line.sequence} is damaged: {line.damage}"
-            batch = None
             continue
         stamp, content = line.entry.stamp, line.entry.content
-        expected = batch and ((1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1]))
-        if expected and stamp.batch != expected:
-            yield f"line {line.sequence} is {stamp.batch[0]} of {stamp.batch[1]} of a batch, and {expected[0]} should be here"
-        batch = stamp.batch
         if stamp.request_id:
             read.requests.setdefault(stamp.request_id, stamp.request_hash)
+        if isinstance(content, AnchorSet):
+            read.anchors.append((line.sequence, content))
+        if read.conversation and read.conversation.channel == EMAIL:
+            read.mail |= mail_ids_of([content])
+        if isinstance(content, Continued):
+            read.continued = content.conversation_id
         if isinstance(content, Message):
             read.messages.append((content, line.offset, line.length))
             if content.turn_number not in (turn, turn + 1):
@@ -179,3 +192,35 @@ def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
     requests = contents.requests(stored.conversation.id)
     if lost := [name for name, value in read.requests.items() if requests.get(name) != value]:
         yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
+    if contents.mail(stored.number) != read.mail or contents.continued(stored.number) != read.continued:
+        yield "the index leads other messages to it than the transcript"
+
+
+def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
+    """Anchors of conversations that are not there. Damage is looked for with the other ledgers."""
+    path = folder.ledger_path(ANCHORS)
+    for line in look_through(path, path.stat().st_size) if path.exists() else ():
+        content = line.entry.content if isinstance(line, Line) and line.entry else None
+        if isinstance(line, Line) and isinstance(content, AnchorSet) and content.conversation_id not in ("", *names):
+            yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
+
+
+def _indexed_anchors(index: Index, stored: Stored, read: _Read, gone: dict[str, int]) -> Iterator[str]:
+    """The anchors that the index has otherwise than the transcript, but for those that were forgotten (up to a time, by key)."""
+    expected = {
+        (line, it.key, it.value, it.confidence, it.sequence, it.time) for line, it in read.anchors if it.time > gone.get(it.key, -1)
+    }
+    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors(stored.number)}
+    for line in sorted({anchor[0] for anchor in expected ^ found}):
+        yield f"line {line}: the index has another anchor than the transcript"
+
+
+def _ledgers(folder: TranscriptFolder, contents: Contents | None) -> Iterator[str]:
+    """What is wrong with the ledgers, or with what the index has of them."""
+    for name in LEDGERS:
+        path = folder.ledger_path(name)
+        if path.exists():
+            yield from (f"{path.name}: {it}" for it in look_through(path, path.stat().st_size) if isinstance(it, str))
+    known = len(set(forgotten(Ledger(folder, FORGOTTEN))))
+    if contents and contents.forgotten() != known:
+        yield f"index: it knows {contents.forgotten()} of {known} forgotten messages"

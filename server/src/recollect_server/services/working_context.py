@@ -13,11 +13,10 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.catching_up import read_unindexed
 from recollect_server.services.head import Head
-from recollect_server.services.idempotency import messages_of
 from recollect_server.services.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import damaged_between, read_lines
+from recollect_server.storage.transcript.reader import damaged_between, messages_of, read_lines
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -104,6 +103,30 @@ def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     messages, damaged = _all_messages(space, head)
     return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
+
+
+def turns_among(space: Space, head: Head, turns: list[int], lines: list[int]) -> Turns:
+    """The messages of these turns, and of those that these lines are of. Turns ascending; lines that are no messages give none."""
+    if head.indexed and head.number is not None:
+        try:
+            places = space.index.places_of_turns(head.number, turns, lines)
+            return read_places(space, head.conversation.id, places)
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    messages, damaged = _all_messages(space, head)
+    wanted = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
+    return Turns([message for message in messages if message.turn_number in wanted], damaged)
+
+
+def message_at(space: Space, head: Head, sequence: int) -> Message | None:
+    """The message of a line; None if the line is none. Raises StorageUnavailable."""
+    if head.indexed and head.number is not None:
+        try:
+            found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            return found[0] if found else None
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
 def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:

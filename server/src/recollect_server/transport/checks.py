@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf import json_format
@@ -12,10 +13,11 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.recall_pb2 import DateRange
 
 from recollect_server.domain.errors import InvalidField, Violation
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
 from recollect_server.domain.time import DAY
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+_KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
@@ -60,6 +62,26 @@ class Checks:
         if (required or value) and not is_conversation_id(value):
             self.refuse(name, "is required" if not value else "is not conv- and a ULID of 26 characters")
 
+    def communication_id(self, name: str, value: str, *, required: bool = True) -> None:
+        """`ext-` and a ULID."""
+        if (required or value) and not is_communication_id(value):
+            self.refuse(name, "is required" if not value else "is not ext- and a ULID of 26 characters")
+
+    def escalation_id(self, name: str, value: str) -> None:
+        """`esc-` and a ULID."""
+        if not is_escalation_id(value):
+            self.refuse(name, "is required" if not value else "is not esc- and a ULID of 26 characters")
+
+    def said(self, name: str, value: str, most: int) -> None:
+        """A text of 1 to `most` bytes that is not only white space, without NUL."""
+        size = len(value.encode())
+        if not value.strip():
+            self.refuse(name, "is empty")
+        elif size > most:
+            self.refuse(name, f"has {size} bytes; at most {most} are allowed")
+        elif "\0" in value:
+            self.refuse(name, "holds the character NUL")
+
     def label(self, name: str, value: str, *, required: bool = False) -> None:
         """A channel: lower case letters, digits, `_` and `-`."""
         if (required or value) and not _LABEL.fullmatch(value):
@@ -81,8 +103,12 @@ class Checks:
         if len(values) > most:
             self.refuse(name, f"has {len(values)} entries; at most {most} are allowed")
         for index, value in enumerate(values[:most]):
-            if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
-                self.refuse(f"{name}[{index}]", "is not kebab-case of at most 64 characters")
+            self.kebab(f"{name}[{index}]", value)
+
+    def kebab(self, name: str, value: str) -> None:
+        """A label in kebab-case."""
+        if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
+            self.refuse(name, "is not kebab-case of at most 64 characters")
 
     def names(self, name: str, values: list[str], most: int = 64) -> None:
         """Names of participants, none twice."""
@@ -122,6 +148,16 @@ class Checks:
             value.start if value.HasField("start") else None,
             value.end if value.HasField("end") else None,
         )
+
+    def anchor_key(self, value: str, *, required: bool = True) -> None:
+        """A key of an anchor."""
+        if (required or value) and not _KEY.fullmatch(value):
+            self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
+
+    def share(self, name: str, value: float) -> None:
+        """From 0 to 1."""
+        if not 0 <= value <= 1:
+            self.refuse(name, f"is {value}; it must be from 0 to 1")
 
     def messages(self, values: list[message_pb2.Message], limits: Limits, now: int) -> None:
         """A batch to append; `now` is the server's clock in milliseconds."""
@@ -179,7 +215,7 @@ class Checks:
         if value.tool_calls:
             self._tool_calls(f"{name}.tool_calls", value)
         if value.attachments:
-            self._attachments(f"{name}.attachments", value)
+            self.attachments(f"{name}.attachments", value.attachments)
         if value.HasField("metadata"):
             self._metadata(f"{name}.metadata", value.metadata)
 
@@ -195,11 +231,12 @@ class Checks:
         if len({call.id for call in value.tool_calls}) != len(value.tool_calls):
             self.refuse(name, "has two calls of one id")
 
-    def _attachments(self, name: str, value: message_pb2.Message) -> None:
-        if len(value.attachments) > 64:
-            self.refuse(name, f"has {len(value.attachments)} entries; at most 64 are allowed")
+    def attachments(self, name: str, values: Sequence[message_pb2.Attachment]) -> None:
+        """Files that came with a message."""
+        if len(values) > 64:
+            self.refuse(name, f"has {len(values)} entries; at most 64 are allowed")
             return
-        for index, attachment in enumerate(value.attachments):
+        for index, attachment in enumerate(values):
             self.text(f"{name}[{index}].media_type", attachment.media_type, least=1, most=255)
             self.text(f"{name}[{index}].uri", attachment.uri, least=1, most=8192)
             self.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)

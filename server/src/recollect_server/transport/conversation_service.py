@@ -1,5 +1,7 @@
 """ConversationService: check, call, convert, return."""
 
+from functools import partial
+
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 
@@ -172,7 +174,8 @@ class ConversationHandlers:
         checks.done()
         interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
         turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
-        self._streams.open(interest, request.cursor, turns, batch, context, send)
+        subscribe = partial(self._live.subscribe, interest, request.cursor, turns)
+        self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
 
     def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
         """Passes on more text of an unfinished answer."""
@@ -236,7 +239,7 @@ class ConversationHandlers:
         checks.conversation_id("conversation_id", request.conversation_id)
         if request.compressed_through < 1:
             checks.refuse("compressed_through", f"is {request.compressed_through}; turns begin with 1")
-        _check_bytes(checks, "summary", request.summary, _MAX_SUMMARY)
+        checks.said("summary", request.summary, _MAX_SUMMARY)
         checks.request_id(request.request_id)
         checks.done()
         conversation = self._conversations.record_compression(
@@ -250,7 +253,7 @@ class ConversationHandlers:
         """Records notes that the caller wrote."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
-        _check_bytes(checks, "text", request.text, _MAX_ABBREVIATION)
+        checks.said("text", request.text, _MAX_ABBREVIATION)
         checks.topics("topics", list(request.topics))
         checks.request_id(request.request_id)
         checks.done()
@@ -290,13 +293,3 @@ def _check_channels(checks: Checks, channels: list[str]) -> None:
         checks.refuse("channels", f"has {len(channels)} entries; at most {_MAX_CHANNELS} are allowed")
     for index, channel in enumerate(channels[:_MAX_CHANNELS]):
         checks.label(f"channels[{index}]", channel, required=True)
-
-
-def _check_bytes(checks: Checks, name: str, value: str, most: int) -> None:
-    size = len(value.encode())
-    if not value.strip():
-        checks.refuse(name, "is empty")
-    elif size > most:
-        checks.refuse(name, f"has {size} bytes; at most {most} are allowed")
-    elif "\0" in value:
-        checks.refuse(name, "holds the character NUL")

@@ -1,13 +1,16 @@
 """Messages of the contract to the house's types, and back. Everything that comes in was checked before."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect.v1 import conversation_pb2, message_pb2, recall_pb2
+from recollect.v1 import anchor_pb2, channel_service_pb2, conversation_pb2, message_pb2, recall_pb2
 
+from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
 from recollect_server.services.recall import Hit, LegScore, Result
 
 _ROLES = {
@@ -55,9 +58,43 @@ def message_from(value: message_pb2.Message) -> Message:
         sender=value.sender,
         tool_calls=tuple(ToolCall(c.id, c.name, c.arguments) for c in value.tool_calls) if value.tool_calls else (),
         tool_call_id=value.tool_call_id,
-        attachments=tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in value.attachments) if value.attachments else (),
+        attachments=_attachments(value.attachments) if value.attachments else (),
         metadata=json_format.MessageToDict(value.metadata) if value.HasField("metadata") else None,
     )
+
+
+def _attachments(values: Iterable[message_pb2.Attachment]) -> tuple[Attachment, ...]:
+    return tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in values)
+
+
+def inbound_from(request: channel_service_pb2.ReceiveRequest, sender: str) -> Inbound:
+    """A message of a channel that came in, of a sender in normal form."""
+    return Inbound(
+        request.channel,
+        request.provider_message_id,
+        sender,
+        request.text,
+        _attachments(request.attachments),
+        optional_milliseconds(request, "time"),
+        _origin_from(request),
+    )
+
+
+def _origin_from(request: channel_service_pb2.ReceiveRequest) -> Origin | None:
+    match request.WhichOneof("origin"):
+        case "whatsapp":
+            return WhatsappOrigin(request.whatsapp.group_id)
+        case "email":
+            mail = request.email
+            return EmailOrigin(mail.message_id, mail.in_reply_to, tuple(mail.references), mail.subject)
+        case "discord":
+            place = request.discord.WhichOneof("place") or ""
+            return DiscordOrigin(place.partition("_")[0], getattr(request.discord, place).strip())
+        case "cli":
+            return CliOrigin(request.cli.session_name)
+        case "web":
+            return WebOrigin(request.web.conversation_id)
+    return None
 
 
 def message_to(message: Message) -> message_pb2.Message:
@@ -138,6 +175,20 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
 def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:
     value.SetInParent()
     value.input, value.output = usage.input, usage.output
+
+
+def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
+    """An anchor as it goes out."""
+    value = anchor_pb2.Anchor(
+        key=anchor.key, value=anchor.value, confidence=anchor.confidence, create_time=timestamp(anchor.create_time)
+    )
+    if anchor.conversation_id:
+        value.source.conversation_id, value.source.sequence = anchor.conversation_id, anchor.sequence
+    if anchor.superseded_time is not None:
+        value.superseded_time.CopyFrom(timestamp(anchor.superseded_time))
+    if anchor.supersedes:
+        value.supersedes = anchor.supersedes
+    return value
 
 
 def result_to(result: Result) -> recall_pb2.SearchResult:

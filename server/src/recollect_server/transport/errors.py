@@ -28,6 +28,14 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.ConversationNotFound(conversation_id=conversation_id):
             metadata = {"conversation_id": conversation_id}
             return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_CONVERSATION_NOT_FOUND", str(error), metadata)
+        case errors.CommunicationNotFound(name=name) | errors.EscalationNotFound(name=name):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": name})
+        case errors.TrustRequired(communication_id=communication_id, trust=trust):
+            metadata = {"communication_id": communication_id, "trust": trust}
+            return status(grpc.StatusCode.PERMISSION_DENIED, "ERROR_REASON_TRUST_REQUIRED", str(error), metadata)
+        case errors.EscalationClosed(escalation_id=escalation_id):
+            metadata = {"escalation_id": escalation_id}
+            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ESCALATION_RESOLVED", str(error), metadata)
         case errors.RequestIdReused(request_id=request_id):
             metadata = {"request_id": request_id}
             return status(grpc.StatusCode.ALREADY_EXISTS, "ERROR_REASON_REQUEST_ID_REUSED", str(error), metadata)
@@ -37,6 +45,16 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
         case errors.AnchorsPresent(count=count):
             metadata = {"anchors": str(count)}
             return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ANCHORS_PRESENT", str(error), metadata)
+        case errors.AnchorNotFound(key=key):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": key})
+        case errors.ConversationReadOnly(conversation_id=conversation_id, channel=channel):
+            metadata = {"conversation_id": conversation_id, "channel": channel}
+            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_CONVERSATION_READ_ONLY", str(error), metadata)
+        case errors.NothingNamed(name=name):
+            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": name})
+        case errors.RateLimited(sender=sender, retry_after_ms=wait):
+            reason, metadata = "ERROR_REASON_RATE_LIMITED", {"sender": sender}
+            return status(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, str(error), metadata, (_retry(wait),))
         case errors.StorageUnavailable(retry_after_ms=wait):
             reason = "ERROR_REASON_STORAGE_UNAVAILABLE"
             return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))

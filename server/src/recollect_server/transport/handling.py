@@ -1,6 +1,6 @@
 """The door around every handler: reads the request, runs the handler, turns what went wrong into a status, logs one line.
 
-The line names the method, the code, the milliseconds and the conversation; never what was said.
+The line names the method, the code, the milliseconds and the conversation or communication; never what was said.
 """
 
 import time
@@ -121,12 +121,23 @@ def _log(
         "code": code,
         "ms": int(seconds * 100_000) / 100,
     }  # `round` takes thirty times as long
-    conversation = getattr(request, "conversation_id", "") or getattr(getattr(answer, "conversation", None), "id", "")
+    conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
     if conversation:
         fields["conversation"] = conversation[:64]
+    elif communication := getattr(request, "communication_id", ""):
+        fields["communication"] = communication[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
     log.info("call", **fields)
+
+
+def _conversation_of(answer: ProtoMessage | None) -> str:
+    """The conversation that an answer has, or that a part of it has."""
+    for name in ("conversation", "command_reply"):
+        part: Any = getattr(answer, name, None)
+        if found := getattr(part, "id", "") or getattr(getattr(part, "conversation", None), "id", ""):
+            return str(found)
+    return ""
 
 
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}

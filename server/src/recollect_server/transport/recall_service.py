@@ -4,20 +4,31 @@ import grpc
 from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
+from recollect_server.domain.context import Budget
+from recollect_server.domain.rendering import FORMS
+from recollect_server.services.anchors import Anchors
+from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.recall import Recall
+from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.search import Scope
 from recollect_server.transport.checks import MAX_QUERY, Checks
-from recollect_server.transport.convert import conversation_to, hit_to, message_to, optional_milliseconds, result_to
+from recollect_server.transport.convert import anchor_to, conversation_to, hit_to, message_to, optional_milliseconds, result_to
+from recollect_server.transport.convert_context import context_to, transition_to
+from recollect_server.transport.pages import place_of, token_of
 
 _MAX_RANGE = 200
+_MAX_MESSAGE = 1 << 20
 
 
 class RecallHandlers:
     """The handlers of RecallService. What is not here is not built yet."""
 
-    def __init__(self, recall: Recall) -> None:
+    def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers) -> None:
         self._recall = recall
+        self._anchors = anchors
+        self._builder = builder
+        self._tiers = tiers
 
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
         """The conversations and messages that fit best."""
@@ -104,3 +115,73 @@ class RecallHandlers:
                 for conversation, words in found
             ]
         )
+
+    def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
+        """What an agent's model should see."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        if (size := len(request.message.encode())) > _MAX_MESSAGE:
+            checks.refuse("message", f"has {size} bytes; at most {_MAX_MESSAGE} are allowed")
+        elif "\0" in request.message:
+            checks.refuse("message", "holds the character NUL")
+        for name in ("hot", "warm", "cold", "total"):
+            checks.not_negative(f"budget.{name}", getattr(request.budget, name))
+        if request.format not in FORMS:
+            checks.refuse("format", "is not a form of this version")
+        checks.done()
+        budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
+        built = self._builder.build(request.conversation_id, request.message, budget)
+        return context_to(built, FORMS[request.format](built, request.message))
+
+    def ListTierTransitions(
+        self, request: api.ListTierTransitionsRequest, context: grpc.ServicerContext
+    ) -> api.ListTierTransitionsResponse:
+        """The moves between tiers."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        checks.not_negative("page_size", request.page_size)
+        checks.done()
+        size = min(request.page_size or 50, 500)
+        place = place_of(request, request.page_token)
+        found = self._tiers.listed(request.conversation_id, place[0] if place else 0, size + 1)
+        following = (found[size - 1].id, "-") if len(found) > size else None
+        return api.ListTierTransitionsResponse(
+            transitions=[transition_to(it) for it in found[:size]], next_page_token=token_of(request, following)
+        )
+
+    def ListAnchors(self, request: api.ListAnchorsRequest, context: grpc.ServicerContext) -> api.ListAnchorsResponse:
+        """The anchors that hold, or all."""
+        checks = Checks()
+        checks.anchor_key(request.key, required=False)
+        checks.done()
+        found = self._anchors.listed(request.key, include_superseded=request.include_superseded)
+        return api.ListAnchorsResponse(anchors=[anchor_to(anchor) for anchor in found])
+
+    def SetAnchor(self, request: api.SetAnchorRequest, context: grpc.ServicerContext) -> api.SetAnchorResponse:
+        """Sets an anchor."""
+        checks = Checks()
+        checks.anchor_key(request.key)
+        checks.text("value", request.value, least=1, most=1000)
+        if request.value and not request.value.strip():
+            checks.refuse("value", "is only spaces")
+        checks.share("confidence", request.confidence)
+        checks.request_id(request.request_id)
+        source = None
+        if request.HasField("source"):
+            source = (request.source.conversation_id, request.source.sequence)
+            checks.conversation_id("source.conversation_id", request.source.conversation_id)
+            if request.source.sequence < 1:
+                checks.refuse("source.sequence", f"is {request.source.sequence}; lines begin with 1")
+        checks.done()
+        confidence = request.confidence if request.HasField("confidence") else 1.0
+        anchor = self._anchors.set(request.key, request.value, confidence, source, request.request_id)
+        return api.SetAnchorResponse(anchor=anchor_to(anchor))
+
+    def DeleteAnchor(self, request: api.DeleteAnchorRequest, context: grpc.ServicerContext) -> api.DeleteAnchorResponse:
+        """Forgets an anchor."""
+        checks = Checks()
+        checks.anchor_key(request.key)
+        checks.request_id(request.request_id)
+        checks.done()
+        gone = self._anchors.delete(request.key, request.request_id)
+        return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in gone])

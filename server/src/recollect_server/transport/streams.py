@@ -1,13 +1,14 @@
 """The open streams of live updates: who they are, when there is something for them, and how they end.
 
-No stream has a thread. One thread hears the news and puts the streams that they concern in line for the senders; a sender asks the
-stream's subscription what comes next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two sends on a
-stream at once, a send from a call's own thread or from a callback, streams that are open when the server stops, too many streams.
+No stream has a thread. One thread for each thing that is watched hears its news and puts the streams that they concern in line for
+the senders; a sender asks the stream's watcher what comes next and sends it. What grpcio cannot bear is kept from it, here and in
+`senders`: two sends on a stream at once, a send from a call's own thread or from a callback, streams that are open when the server
+stops, too many streams.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,9 +25,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
     TooManySubscribers,
 )
-from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import Interest
-from recollect_server.services.streaming.subscription import Subscription
+from recollect_server.services.streaming.watching import Watched, Watcher
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.handling import Send
 from recollect_server.transport.senders import Scheduled, Sender, Senders
@@ -65,11 +64,13 @@ class Stream:
         "send",
         "sent",
         "spoke",
-        "subscription",
+        "watched",
+        "watcher",
     )
 
-    def __init__(self, subscription: Subscription, max_batch: int, context: grpc.ServicerContext, send: Send) -> None:
-        self.subscription = subscription
+    def __init__(self, watched: Watched, watcher: Watcher, max_batch: int, context: grpc.ServicerContext, send: Send) -> None:
+        self.watched = watched
+        self.watcher = watcher
         self.max_batch = max_batch
         self.send = send
         self._context = context
@@ -103,21 +104,33 @@ class Stream:
 class Streams:
     """All open streams. Safe to call from any thread."""
 
-    def __init__(self, live: LiveUpdates, limits: StreamLimits) -> None:
-        self._live = live
+    def __init__(self, watched: Sequence[Watched], limits: StreamLimits) -> None:
+        """`watched`: all that streams may be opened of."""
+        self._watched = watched
         self._limits = limits
         self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
         self._streams: set[Stream] = set()
         self._opening = 0
         self._stopping = threading.Event()
         self._senders = Senders(self._pump, limits.send_timeout)
-        self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
-        self._listener.start()
+        self._listeners = [threading.Thread(target=self._listen, args=(it,), name="streams", daemon=True) for it in watched]
+        for listener in self._listeners:
+            listener.start()
 
     def open(
-        self, interest: Interest, cursor: str, max_turns: int, max_batch: int, context: grpc.ServicerContext, send: Send
+        self,
+        watched: Watched,
+        subscribe: Callable[[], Watcher],
+        max_batch: int,
+        context: grpc.ServicerContext,
+        send: Send,
+        *,
+        resumed: bool,
     ) -> None:
-        """Opens a stream, and returns before anything is sent. Raises TooManySubscribers, Stopping, and what `subscribe` raises."""
+        """Opens a stream, and returns before anything is sent. `resumed`: its caller was there before, and came with a cursor.
+
+        Raises TooManySubscribers, Stopping, and what `subscribe` raises.
+        """
         with self._guard:
             if self._stopping.is_set():
                 raise Stopping
@@ -125,9 +138,8 @@ class Streams:
                 raise TooManySubscribers(self._limits.max_subscribers)
             self._opening += 1
         try:
-            subscription = self._live.subscribe(interest, cursor, max_turns)
-            stream = Stream(subscription, max_batch, context, send)
-            stream.beat = bool(cursor)  # says that what was missed is over
+            stream = Stream(watched, subscribe(), max_batch, context, send)
+            stream.beat = resumed  # says that what was missed is over
             with self._guard:
                 self._streams.add(stream)
         finally:
@@ -154,8 +166,10 @@ class Streams:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._live.wake()
-        self._listener.join()
+        for it in self._watched:
+            it.wake()
+        for listener in self._listeners:
+            listener.join()
         self._senders.hurry()
         while True:  # those too that were being opened
             with self._guard:
@@ -174,34 +188,31 @@ class Streams:
             if stream not in self._streams:
                 return
             self._streams.remove(stream)
-        self._live.unsubscribe()
+        stream.watched.unsubscribe()
         log.info("stream_over", seconds=round(time.monotonic() - stream.began, 1), sent=stream.sent)
 
     # Threads ------------------------------------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
+    def _listen(self, watched: Watched) -> None:
         ticked = time.monotonic()
         while not self._stopping.is_set():
-            news = self._live.advance(min(_TICK, self._limits.heartbeat / 4))
-            with self._guard:
-                if news.everyone:
-                    concerned = list(self._streams)
-                elif news.about:
-                    concerned = [stream for stream in self._streams if stream.subscription.interest.wants_any(news.about)]
-                else:
-                    concerned = []
+            news = watched.advance(min(_TICK, self._limits.heartbeat / 4))
+            concerned: list[Stream] = []
+            if news.everyone or news.about:
+                with self._guard:
+                    concerned = [it for it in self._streams if it.watched is watched and it.watcher.concerned(news)]
             count = self._senders.schedule(concerned)
             now = time.monotonic()
             if now - ticked > min(_TICK, self._limits.heartbeat / 4):
                 ticked = now
-                self._tick(now)
+                self._tick(watched, now)
             if rest := min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST):
                 self._stopping.wait(rest)
 
-    def _tick(self, now: float) -> None:
-        self._live.expire_drafts()
+    def _tick(self, watched: Watched, now: float) -> None:
+        watched.tick()
         with self._guard:
-            silent = [stream for stream in self._streams if now - stream.spoke > self._limits.heartbeat]
+            silent = [it for it in self._streams if it.watched is watched and now - it.spoke > self._limits.heartbeat]
         for stream in silent:
             stream.beat = True
         self._senders.schedule(silent)
@@ -213,9 +224,9 @@ class Streams:
             return False
         try:
             if stream.ending is None:
-                batch, more = stream.subscription.take(_PART)
+                batch, more = stream.watcher.take(_PART)
                 if stream.beat and not more:
-                    batch.updates.append(stream.subscription.heartbeat())
+                    batch.updates.append(stream.watcher.heartbeat())
                     stream.beat = False
                 if (packed := batch.packed.get(stream.max_batch)) is None:
                     packed = batch.packed[stream.max_batch] = elements(batch.updates, stream.max_batch)
@@ -233,7 +244,7 @@ class Streams:
             stream.ending = status_of(error)
         except Exception:  # the end of the error table: what nobody foresaw ends this stream and no other
             log_id = str(ULID())
-            log.exception("fault", method="ConversationService.StreamUpdates", log_id=log_id)
+            log.exception("fault", watcher=type(stream.watcher).__name__, log_id=log_id)
             stream.ending = internal(log_id)
         stream.over = True
         stream.set_end(stream.ending)

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from recollect._shared import read
+from recollect._shared import read, read_update
 from recollect._shared.calls import parts
 from recollect._shared.fill import fill
 from recollect._shared.rpc import Call, Method
+from recollect._shared.watching import Received
 from recollect._types.conversation import (
     AppendedTurn,
     Conversation,
@@ -17,6 +18,7 @@ from recollect._types.conversation import (
     Party,
 )
 from recollect._types.message import Message
+from recollect._types.update import Update
 from recollect.v1 import conversation_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ConversationService"]
@@ -36,7 +38,7 @@ _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
 _BATCH = 1000  # updates in one element of a stream, where so many wait
 
-WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, None]
+WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, Received[Update]]
 ListCall = Call[pb.ListRequest, pb.ListResponse, ConversationPage]
 
 
@@ -153,7 +155,7 @@ def watch(
         max_turns=max_turns,
         max_batch=_BATCH,
     )
-    return Call(_STREAM_UPDATES, request, lambda _: None)
+    return Call(_STREAM_UPDATES, request, read_update.updates_of)
 
 
 def publish_delta(

@@ -78,7 +78,7 @@ def _message(it: Message, path: str) -> message_pb2.Message:
         sender=it.sender,
         tool_calls=[_tool_call(call, f"{path}tool_calls[{index}]") for index, call in enumerate(it.tool_calls)],
         tool_call_id=it.tool_call_id,
-        attachments=[_attachment(file, f"{path}attachments[{index}]") for index, file in enumerate(it.attachments)],
+        attachments=attachments(it.attachments, f"{path}attachments"),
         metadata=it.metadata or None,
     )
 
@@ -91,6 +91,13 @@ def _usage(it: Usage, path: str) -> message_pb2.Usage:
 def _tool_call(it: ToolCall, path: str) -> message_pb2.ToolCall:
     _require(it, ToolCall, path)
     return fill(message_pb2.ToolCall(), f"{path}.", id=it.id, name=it.name, arguments=it.arguments)
+
+
+def attachments(them: Iterable[Attachment], path: str) -> list[message_pb2.Attachment]:
+    """Files that came with a message."""
+    if isinstance(them, Attachment) or not isinstance(them, Iterable):
+        raise invalid(path, f"takes several attachments, not one {type(them).__name__}")
+    return [_attachment(file, f"{path}[{index}]") for index, file in enumerate(them)]
 
 
 def _attachment(it: Attachment, path: str) -> message_pb2.Attachment:

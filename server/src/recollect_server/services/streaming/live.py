@@ -51,7 +51,7 @@ class LiveUpdates:
             self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)
         self._log.touch((conversation_id, channel))
 
-    def expire_drafts(self) -> None:
-        """Drops the drafts that nothing was added to for too long."""
+    def tick(self) -> None:
+        """Some time passed: drops the drafts that nothing was added to for too long."""
         for about in self._drafts.expire():
             self._log.touch(about)

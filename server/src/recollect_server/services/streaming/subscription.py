@@ -5,7 +5,7 @@ import re
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
-from recollect_server.services.streaming.log import Batch, Interest, Position, Renewed, UpdateLog
+from recollect_server.services.streaming.log import Batch, Interest, News, Position, Renewed, UpdateLog
 from recollect_server.services.streaming.snapshot import Snapshots
 
 _CURSOR = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
@@ -30,6 +30,10 @@ class Subscription:
             self._begin(reset=bool(cursor))
         else:
             self._position = position
+
+    def concerned(self, news: News) -> bool:
+        """Whether there may be something for it."""
+        return news.everyone or (bool(news.about) and self.interest.wants_any(news.about))
 
     def take(self, most: int) -> tuple[Batch, bool]:
         """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable.

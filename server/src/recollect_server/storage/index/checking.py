@@ -44,6 +44,21 @@ class Contents:
             query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
             return {str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))}
 
+    def mail(self, number: int) -> set[int]:
+        """The Message-IDs that lead to a conversation, as numbers."""
+        with self._index.reading() as connection:
+            return {row[0] for row in connection.execute("SELECT name FROM mail WHERE number = ?", (number,))}
+
+    def continued(self, number: int) -> str:
+        """The conversation that goes on for one, or nothing."""
+        with self._index.reading() as connection:
+            return str(connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or "")
+
+    def forgotten(self) -> int:
+        """How many deliveries into deleted conversations are known."""
+        with self._index.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM forgotten").get)
+
     def count(self) -> int:
         """How many messages there are, whatever conversation they are of."""
         with self._index.reading() as connection:

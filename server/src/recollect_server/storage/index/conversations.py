@@ -1,7 +1,7 @@
 """The rows of conversations: what is known of each without its messages, and the lists made of them."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import apsw
@@ -43,6 +43,12 @@ class Filter:
     title: str = ""
     conversation_id: str = ""
     conversation_ids: tuple[str, ...] = ()
+    identities: tuple[tuple[str, str], ...] = ()
+    """Channels and addresses there that count as participants."""
+
+    def with_identities(self, identities: tuple[tuple[str, str], ...]) -> "Filter":
+        """The same, where these count as participants too."""
+        return replace(self, identities=identities)
 
     def where(self) -> tuple[str, list[Any]]:
         """A condition over `conversations c`, and its values."""
@@ -62,8 +68,20 @@ class Filter:
         if self.topics:
             add(f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(self.topics)}))", *self.topics)
         if self.participants:
-            chosen = _marks(self.participants)
-            add(f"c.number IN (SELECT number FROM participants WHERE participant IN ({chosen}))", *self.participants)
+            found = [f"SELECT number FROM participants WHERE participant IN ({_marks(self.participants)})"]
+            values.extend(self.participants)
+            if self.identities:
+                pairs = orjson.dumps(self.identities).decode()
+                found.append(
+                    "SELECT p.number FROM json_each(?) j JOIN participants p ON p.participant = j.value ->> 1"
+                    " JOIN conversations x ON x.number = p.number AND x.channel = j.value ->> 0"
+                )
+                found.append(
+                    "SELECT x.number FROM json_each(?) j JOIN conversations x"
+                    " ON x.contact = j.value ->> 1 AND x.channel = j.value ->> 0 AND x.contact <> ''"
+                )
+                values.extend((pairs, pairs))
+            add(f"c.number IN ({' UNION ALL '.join(found)})")
         for column in ("contact", "group_id", "thread_id", "subject"):
             if value := getattr(self.party, column):
                 add(f"c.{column} = ?", value)
@@ -153,7 +171,7 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors"):
+    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued"):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 

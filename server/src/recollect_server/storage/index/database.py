@@ -165,6 +165,11 @@ class Database:
         """How many documents and jobs were put in, ever."""
         return self._put
 
+    @property
+    def taken(self) -> int:
+        """How many of them are done with: taken in, or refused and their `failed` called."""
+        return self._taken
+
     def moved(self) -> str:
         """Whether another file has the name now, or none: SQLite writes on to the one it opened, and raises nothing."""
         try:

@@ -6,21 +6,33 @@ from typing import Any, cast
 
 import orjson
 
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
     Began,
     Compressed,
+    Continued,
     Conversation,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
 )
 from recollect_server.domain.message import Message
+from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.turns import message_id, searchable_text
 from recollect_server.storage.index.updates import UpdateKind
-from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.reader import Line, contents_of
+
+_KINDS: dict[type, UpdateKind] = {
+    Began: UpdateKind.CREATED,
+    TitleAssigned: UpdateKind.TITLE,
+    Compressed: UpdateKind.COMPRESSION,
+    Abbreviated: UpdateKind.ABBREVIATION,
+    Continued: UpdateKind.CHANGED,
+    SplitSuggested: UpdateKind.SPLIT,
+}
 
 Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
 """A row of the update log: kind, time, first line, last line."""
@@ -74,6 +86,11 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
+    if after.channel == EMAIL and (mail := mail_ids_of(contents_of(lines))):
+        document["mail"] = list(mail)
+    for line in lines:
+        if line.entry is not None and isinstance(line.entry.content, Continued):
+            document["continued"] = line.entry.content.conversation_id
     return orjson.dumps(document).decode()
 
 
@@ -89,27 +106,13 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
                     updates[-1][3] = line.sequence
                 else:
                     updates.append([UpdateKind.MESSAGES, time, line.sequence, line.sequence])
-            case Began() | TitleAssigned() | Compressed() | Abbreviated() | MetaUpdated() | SplitSuggested() as content:
-                updates.append([_kind(content), time, line.sequence, line.sequence])
-            case _:
-                pass
+            case MetaUpdated(title=title):
+                kind = UpdateKind.CHANGED if title is None else UpdateKind.TITLE
+                updates.append([kind, time, line.sequence, line.sequence])
+            case content:
+                if (known := _KINDS.get(type(content))) is not None:
+                    updates.append([known, time, line.sequence, line.sequence])
     return updates
-
-
-def _kind(content: Began | TitleAssigned | Compressed | Abbreviated | MetaUpdated | SplitSuggested) -> UpdateKind:
-    match content:
-        case Began():
-            return UpdateKind.CREATED
-        case TitleAssigned():
-            return UpdateKind.TITLE
-        case Compressed():
-            return UpdateKind.COMPRESSION
-        case Abbreviated():
-            return UpdateKind.ABBREVIATION
-        case MetaUpdated():
-            return UpdateKind.CHANGED if content.title is None else UpdateKind.TITLE
-        case SplitSuggested():
-            return UpdateKind.SPLIT
 
 
 def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:

@@ -14,13 +14,15 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message import Message
 from recollect_server.storage.index import changes, conversations, requests, search, turns, updates, words
 from recollect_server.storage.index.conversations import Filter, Outline, Stored
+from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
-from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.note_queue import NoteQueue
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.tier_log import TierLog
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.points import reach
@@ -30,7 +32,7 @@ Removed = dict[str, int]
 """How many entries were taken out of each place."""
 
 
-class Index(NoteQueue, IndexLog):
+class Index(NoteQueue, Routing, ExternalIndex, TierLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
@@ -121,6 +123,12 @@ class Index(NoteQueue, IndexLog):
         """Where the messages of these turns are."""
         with self.reading() as connection:
             return turns.turn_places(connection, number, first, last)
+
+    def places_of_turns(self, number: int, chosen: list[int], lines: list[int]) -> list[Place]:
+        """Where the messages of these turns are, and of those that these lines are of, ascending."""
+        with self.reading() as connection:
+            wanted = sorted({*chosen, *turns.turns_of_lines(connection, number, lines)})
+            return [place for turn in wanted for place in turns.turn_places(connection, number, turn, turn)]
 
     def places(self, number: int, first: int, last: int) -> list[Place]:
         """Where the messages of these lines are."""

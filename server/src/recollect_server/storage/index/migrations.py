@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 import apsw
 
+from recollect_server.storage.index.channel_tables import channel_tables
+from recollect_server.storage.index.external_tables import external_tables
+
 SEQUENCE_BITS = 22
 """4,194,303 lines a conversation; 2,199,023,255,551 conversations."""
 
@@ -153,7 +156,25 @@ def _notes_and_anchors(connection: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_first_tables, _notes_and_anchors)
+def _tiers(connection: apsw.Connection) -> None:
+    connection.execute("""
+        -- Which conversations moved between the tiers of contexts, and what contexts were made of. Nothing in the transcripts says
+        -- this: a new index begins without it.
+        CREATE TABLE tier_transitions(
+            id INTEGER PRIMARY KEY AUTOINCREMENT, conversation_id TEXT NOT NULL, from_tier INTEGER NOT NULL,
+            to_tier INTEGER NOT NULL, reason TEXT NOT NULL, time INTEGER NOT NULL);
+        CREATE INDEX tier_transitions_by_conversation ON tier_transitions(conversation_id, id);
+        CREATE TABLE tier_hits(name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
+    _first_tables,
+    _notes_and_anchors,
+    external_tables,
+    channel_tables,
+    _tiers,
+)
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import apsw
 
+from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.index.file import NAME, IndexFile
 
+_REASONS = 3  # that are shown
 _DUE = """
     SELECT number FROM (
         SELECT number FROM conversations INDEXED BY conversations_without_notes
@@ -21,6 +23,14 @@ _DUE = """
         SELECT number FROM conversations
             WHERE title = '' AND manually_named = 0 AND turn_count >= 5 AND needs_abbreviation = '' LIMIT ?)
 """
+
+
+_KEYS = """
+    WITH RECURSIVE keys(key) AS (
+        SELECT min(key) FROM anchors UNION ALL SELECT (SELECT min(key) FROM anchors WHERE key > keys.key) FROM keys
+            WHERE keys.key IS NOT NULL)
+    SELECT key FROM keys WHERE key IS NOT NULL
+"""  # each key by one look into the index of keys, however many anchors it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,26 @@ class NoteQueue(IndexFile):
             )
             return [AnchorRow(*row) for row in rows]
 
+    def found_anchors(self, key: str) -> list[AnchorSet]:
+        """The anchors of a key (empty: of every key) that were found in conversations: of each the last 100, oldest first."""
+        with self.reading() as connection:
+            keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
+            found: list[AnchorSet] = []
+            for name in keys:
+                rows = connection.execute(
+                    "SELECT a.value, a.confidence, a.source, a.time, c.id FROM anchors a JOIN conversations c USING (number)"
+                    " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
+                    (name,),
+                ).fetchall()
+                found += [AnchorSet(name, row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
+            return found
+
+    def forget_anchors(self, key: str, until: int) -> None:
+        """Takes out what was found for a key up to a time."""
+        self._database.write(
+            lambda connection, _: connection.execute("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until))
+        )
+
     def spent(self, day: str) -> tuple[int, int]:
         """Calls and tokens of a day."""
         with self.reading() as connection:
@@ -128,7 +158,7 @@ class NoteState:
     """Conversations with turns that no notes have."""
     failed: int = 0
     reason: str = ""
-    """Why one of them failed."""
+    """Why they failed: the reasons that most of them have."""
     day: str = ""
     """The last day that a model was called on."""
     calls: int = 0
@@ -144,14 +174,15 @@ def note_state_of(folder: Path) -> NoteState:
         try:
             connection.set_busy_timeout(2000)
             without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
-            failed, reason = next(
-                connection.execute(
-                    "SELECT count(*), coalesce(max(needs_abbreviation), '') FROM conversations WHERE needs_abbreviation <> ''"
-                )
+            rows = connection.execute(
+                "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> ''"
+                " GROUP BY 1 ORDER BY 2 DESC, 1"
             )
+            failed = {str(row[0]): int(row[1]) for row in rows}
             day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
         finally:
             connection.close()
     except apsw.Error:
         return NoteState()  # `stats` says of the index itself what is wrong
-    return NoteState(int(without), failed, reason, *(day or ("", 0, 0)))
+    reasons = "; ".join(list(failed)[:_REASONS])
+    return NoteState(int(without), sum(failed.values()), reasons, *(day or ("", 0, 0)))

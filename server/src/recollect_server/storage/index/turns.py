@@ -4,6 +4,7 @@ The words are kept without the text (a contentless table), so taking them out ne
 """
 
 import apsw
+import orjson
 
 from recollect_server.domain.budget import newest_turns
 from recollect_server.domain.message import Message
@@ -120,6 +121,13 @@ def turn_places(connection: apsw.Connection, number: int, first: int, last: int)
             break
         places.append((identity - message_id(number, 0), offset, length))
     return places
+
+
+def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -> list[int]:
+    """The turns of those of these lines that are messages."""
+    ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
+    rows = connection.execute("SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+    return [row[0] for row in rows]
 
 
 def newest_places(connection: apsw.Connection, number: int, limit: int) -> list[Place]:

@@ -11,9 +11,22 @@ from typing import Any
 import apsw
 import orjson
 
-_PRUNED = "updates_pruned"  # in `identity`: the cursor of the last row that was too old to be kept
-_LOST = "cursors_lost"  # in `identity`: pairs of cursors; those between them may have been given out, and their rows lost
 _MAX_LOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A table of updates, and the entries of `identity` about it."""
+
+    table: str
+    pruned: str
+    """The cursor of the last row that was too old to be kept."""
+    lost: str
+    """Pairs of cursors; those between them may have been given out, and their rows lost."""
+
+
+CONVERSATIONS = Log("updates", "updates_pruned", "cursors_lost")
+EXTERNAL = Log("external_updates", "external_updates_pruned", "external_cursors_lost")
 
 
 class UpdateKind(StrEnum):
@@ -60,14 +73,14 @@ def after(
     return [Row(*row) for row in rows]
 
 
-def last(connection: apsw.Connection) -> int:
+def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
     """The cursor that the next row comes behind."""
-    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0)
+    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (log.table,)).get or 0)
 
 
-def reaches_back_to(connection: apsw.Connection, cursor: int) -> bool:
+def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERSATIONS) -> bool:
     """Whether everything that came behind a cursor is still here."""
-    return cursor >= _pruned(connection) and not any(begin < cursor < end for begin, end in _lost(connection))
+    return cursor >= _pruned(connection, log) and not any(begin < cursor < end for begin, end in _lost(connection, log))
 
 
 def add_deleted(connection: apsw.Connection, row: Row) -> None:
@@ -89,43 +102,43 @@ def remove(connection: apsw.Connection, number: int) -> int:
     return connection.changes()
 
 
-def skip(connection: apsw.Connection, begin: int, end: int) -> None:
+def skip(connection: apsw.Connection, begin: int, end: int, log: Log = CONVERSATIONS) -> None:
     """Leaves out the cursors between two, which may have been given out for rows that a crash took."""
-    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'updates'")
-    connection.execute("INSERT INTO sqlite_sequence VALUES('updates', ?)", (end,))
-    _note(connection, _LOST, orjson.dumps([*_lost(connection), (begin, end)][-_MAX_LOST:]).decode())
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
+    connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
+    _note(connection, log.lost, orjson.dumps([*_lost(connection, log), (begin, end)][-_MAX_LOST:]).decode())
 
 
-def prunable(connection: apsw.Connection, before: int, most: int) -> int:
+def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:
     """The cursor of the newest row that need not be kept: older than a time, or beyond the newest `most` rows; 0: none."""
-    oldest_kept = connection.execute("SELECT cursor FROM updates WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)).get
-    by_age = last(connection) if oldest_kept is None else oldest_kept - 1
-    too_many = int(connection.execute("SELECT count(*) FROM updates").get) - most
+    rows = log.table
+    oldest_kept = connection.execute(f"SELECT cursor FROM {rows} WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)).get
+    by_age = last(connection, log) if oldest_kept is None else oldest_kept - 1
+    too_many = int(connection.execute(f"SELECT count(*) FROM {rows}").get) - most
     by_number = 0
     if too_many > 0:
-        by_number = connection.execute("SELECT cursor FROM updates ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)).get
+        by_number = connection.execute(f"SELECT cursor FROM {rows} ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)).get
     through = max(by_age, by_number)
-    return through if connection.execute("SELECT 1 FROM updates WHERE cursor <= ? LIMIT 1", (through,)).get else 0
+    return through if connection.execute(f"SELECT 1 FROM {rows} WHERE cursor <= ? LIMIT 1", (through,)).get else 0
 
 
-def prune(connection: apsw.Connection, through: int, limit: int) -> int:
+def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONVERSATIONS) -> int:
     """Takes out at most so many of the oldest rows up to a cursor. Returns how many there were."""
-    rows = connection.execute("SELECT cursor FROM updates WHERE cursor <= ? ORDER BY cursor LIMIT ?", (through, limit)).fetchall()
+    query = f"SELECT cursor FROM {log.table} WHERE cursor <= ? ORDER BY cursor LIMIT ?"
+    rows = connection.execute(query, (through, limit)).fetchall()
     if rows:
-        connection.execute("DELETE FROM updates WHERE cursor <= ?", (rows[-1][0],))
-        _note(connection, _PRUNED, str(rows[-1][0]))
+        connection.execute(f"DELETE FROM {log.table} WHERE cursor <= ?", (rows[-1][0],))
+        _note(connection, log.pruned, str(rows[-1][0]))
     return len(rows)
 
 
-def _pruned(connection: apsw.Connection) -> int:
-    return int(connection.execute("SELECT value FROM identity WHERE name = ?", (_PRUNED,)).get or 0)
+def _pruned(connection: apsw.Connection, log: Log) -> int:
+    return int(connection.execute("SELECT value FROM identity WHERE name = ?", (log.pruned,)).get or 0)
 
 
-def _lost(connection: apsw.Connection) -> list[tuple[int, int]]:
-    return [
-        (begin, end)
-        for begin, end in orjson.loads(connection.execute("SELECT value FROM identity WHERE name = ?", (_LOST,)).get or "[]")
-    ]
+def _lost(connection: apsw.Connection, log: Log) -> list[tuple[int, int]]:
+    pairs = connection.execute("SELECT value FROM identity WHERE name = ?", (log.lost,)).get or "[]"
+    return [(begin, end) for begin, end in orjson.loads(pairs)]
 
 
 def _note(connection: apsw.Connection, name: str, value: str) -> None:

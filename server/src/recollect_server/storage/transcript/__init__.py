@@ -5,6 +5,8 @@ the line before `,"crc"`, in eight lower-case hex digits, so damage is seen, not
 `turn` (a message) or an `event`. A line's number is the message's `sequence`. Lines that one request wrote carry its `requestId`
 and `requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch which is not whole is seen as torn.
 
+`anchors.jsonl`, beside the folder, has the same lines: the anchors that no transcript has.
+
 `record` turns an entry into a line and back, `writer` appends, `reader` reads, `repair` mends a tail after a crash, `files`
-knows the folder.
+knows the folder, `anchors` the file of anchors.
 """

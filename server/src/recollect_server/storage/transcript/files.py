@@ -1,12 +1,12 @@
 """The folder of a space: which file is whose, and what makes a change of the folder itself durable."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_communication_id, is_conversation_id
 from recollect_server.storage.points import reach
 
 SUFFIX = ".jsonl"
@@ -18,10 +18,23 @@ _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class TranscriptFolder:
-    """`<data-dir>/<space>/conversations`: one `conv-….jsonl` a conversation, beside the index."""
+    """`<data-dir>/<space>/conversations`: one `conv-….jsonl` a conversation, beside the index.
 
-    def __init__(self, root: Path) -> None:
+    Also `<data-dir>/<space>/external`, where what is called a conversation here is an external communication, `ext-….jsonl`.
+    """
+
+    def __init__(self, root: Path, is_name: Callable[[str], bool] = is_conversation_id) -> None:
         self.root = root
+        self._is_name = is_name
+
+    @property
+    def external(self) -> "TranscriptFolder":
+        """The folder of the external communications, beside this one. It is there once there is one."""
+        return TranscriptFolder(self.root.with_name("external"), is_communication_id)
+
+    def renamed(self, name: str) -> "TranscriptFolder":
+        """The same kind of folder beside this one, of another name."""
+        return TranscriptFolder(self.root.with_name(name), self._is_name)
 
     def create(self) -> None:
         """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
@@ -34,9 +47,24 @@ class TranscriptFolder:
         with suppress(PermissionError):  # what is above the data folder need not be ours
             sync_folder(self.root.parents[2])
 
+    @property
+    def anchors(self) -> Path:
+        """Where the anchors are that no transcript has."""
+        return self.ledger_path("anchors")
+
     def path(self, conversation_id: str) -> Path:
-        """Where the transcript is. Raises ValueError for a text that is not a conversation's name: it could be a path."""
+        """Where the transcript is. Raises ValueError for a text that is not the name of one: it could be a path."""
         return _path(self.root, conversation_id)
+
+    def ledger_path(self, name: str) -> Path:
+        """Where the ledger of this name is: beside the transcripts. Raises ValueError for a text that is no such name."""
+        if not name.isidentifier():
+            raise ValueError("not the name of a ledger")
+        return self.root.parent / f"{name}{SUFFIX}"
+
+    def has(self, conversation_id: str) -> bool:
+        """Whether there is a transcript of that name."""
+        return is_conversation_id(conversation_id) and self.path(conversation_id).exists()
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Every conversation that has a transcript, with the file's size in bytes."""
@@ -77,13 +105,13 @@ class TranscriptFolder:
         with os.scandir(self.root) as entries:
             for entry in entries:
                 name = entry.name.removesuffix(suffix)
-                if name != entry.name and is_conversation_id(name) and entry.is_file(follow_symlinks=False):
+                if name != entry.name and self._is_name(name) and entry.is_file(follow_symlinks=False):
                     yield name, entry
 
 
 @lru_cache(maxsize=16384)
 def _path(root: Path, conversation_id: str) -> Path:
-    if not is_conversation_id(conversation_id):
+    if not is_conversation_id(conversation_id) and not is_communication_id(conversation_id):
         raise ValueError("not the name of a conversation")
     return root / f"{conversation_id}{SUFFIX}"
 

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from recollect_server.domain.conversation import Content
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.message import Message
 from recollect_server.storage.transcript.files import open_transcript
 from recollect_server.storage.transcript.record import Damaged, Entry, decode
 
@@ -108,3 +110,13 @@ def line_of(raw: bytes, sequence: int, offset: int) -> Line:
         return Line(sequence, offset, len(raw) + 1, decode(raw, sequence))
     except Damaged as damage:
         return Line(sequence, offset, len(raw) + 1, None, str(damage))
+
+
+def messages_of(lines: list[Line]) -> list[Message]:
+    """The messages among the lines."""
+    return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+
+
+def contents_of(lines: list[Line]) -> list[Content]:
+    """What the lines say, but for damaged ones."""
+    return [line.entry.content for line in lines if line.entry]

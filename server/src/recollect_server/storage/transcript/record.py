@@ -1,31 +1,45 @@
 """A line of a transcript and the entry that it stands for."""
 
-from typing import Any, TypeVar
+from typing import Any
 from zlib import crc32
 
 import orjson
 
 from recollect_server.domain.conversation import (
     Abbreviated,
+    AnchorForgotten,
     AnchorSet,
     Began,
+    CommandRun,
     Compressed,
     Content,
+    Continued,
     MetaUpdated,
     Party,
     SplitSuggested,
     TitleAssigned,
     Unknown,
 )
+from recollect_server.domain.external import (
+    CommunicationBegan,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+    TrustSet,
+)
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.time import from_text, to_text
-
-T = TypeVar("T")
+from recollect_server.storage.transcript.external_record import external_content, external_fields
+from recollect_server.storage.transcript.fields import attachment_fields, attachments
+from recollect_server.storage.transcript.fields import number as _number
+from recollect_server.storage.transcript.fields import optional as _optional
+from recollect_server.storage.transcript.fields import text as _text
+from recollect_server.storage.transcript.fields import texts as _texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _MAX_TURN = (1 << 31) - 1
-_MAX_NUMBER = (1 << 63) - 1
 
 
 class Damaged(Exception):
@@ -61,17 +75,27 @@ def encode(entry: Entry) -> bytes:
         fields["draftId"] = stamp.draft_id
     if stamp.batch[1] > 1:
         fields["batch"] = stamp.batch
+    return seal(fields)
+
+
+def seal(fields: dict[str, Any]) -> bytes:
+    """A line that says these, with its checksum and newline; `fields` is not empty. Raises ValueError as `encode`."""
     body = orjson.dumps(fields)[:-1]
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 
-def decode(line: bytes, sequence: int) -> Entry:
-    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
+def unseal(line: bytes) -> Any:
+    """What a line without its newline says. Raises Damaged if its checksum does not fit, ValueError if it is no JSON."""
     body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
     if suffix != b',"crc":"%08x"}' % crc32(body):
         raise Damaged("the checksum does not fit" if suffix.startswith(b',"crc":"') else "there is no checksum")
+    return orjson.loads(body + b"}")
+
+
+def decode(line: bytes, sequence: int) -> Entry:
+    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
     try:
-        fields = orjson.loads(body + b"}")
+        fields = unseal(line)
         return Entry(_content(fields, sequence), _stamp(fields))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
@@ -99,10 +123,7 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
     if message.tool_call_id:
         fields["toolCallId"] = message.tool_call_id
     if message.attachments:
-        fields["attachments"] = [
-            {"mediaType": a.media_type, "uri": a.uri} | ({"bytesLength": a.bytes_length} if a.bytes_length else {})
-            for a in message.attachments
-        ]
+        fields["attachments"] = attachment_fields(message.attachments)
     if message.metadata is not None:
         fields["metadata"] = message.metadata
     return fields
@@ -122,6 +143,8 @@ def _fields(content: Content) -> dict[str, Any]:
             }
             if content.model:
                 began["model"] = content.model
+            if content.pinned:
+                began["pinned"] = True
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
                 began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
@@ -147,6 +170,19 @@ def _fields(content: Content) -> dict[str, Any]:
         case AnchorSet():
             event = {"event": "anchor", "key": content.key, "value": content.value}
             event |= {"confidence": content.confidence, "sequence": content.sequence}
+            event |= {"conversation": content.conversation_id} if content.conversation_id else {}
+            event |= {"byCaller": True} if content.by_caller else {}
+        case AnchorForgotten():
+            event = {"event": "anchor_forgotten", "key": content.key, "requests": content.requests}
+        case Continued():
+            event = {"event": "continued", "conversation": content.conversation_id}
+        case CommandRun():
+            event = {"event": "command", "text": content.text, "reply": content.reply}
+            event |= {"before": content.before} if content.before else {}
+            event |= {"cleared": True} if content.cleared else {}
+            event |= {"mail": content.mail} if content.mail else {}
+        case CommunicationBegan() | ExternalMessage() | TrustSet() | EscalationOpened() | EscalationResolved():
+            return external_fields(content)
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
     return {"type": "event"} | event | {"timestamp": to_text(content.time)}
@@ -163,7 +199,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
     kind = fields["type"]
     if kind == "turn":
         return _message(fields, sequence)
-    if kind == "meta":
+    if kind == "meta" and not is_communication_id(_text(fields, "id")):
         party = fields.get("party", {})
         return Began(
             id=_text(fields, "id"),
@@ -172,13 +208,14 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             participants=_texts(fields.get("participants", ())),
             party=Party(*(_text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
             model=_text(fields, "model", ""),
+            pinned=bool(_optional(fields, "pinned", bool)),
         )
     if kind == "event":
-        return _event(fields)
-    return Unknown()
+        return _event(fields, sequence)
+    return external_content(fields, sequence)
 
 
-def _event(fields: dict[str, Any]) -> Content:
+def _event(fields: dict[str, Any], sequence: int) -> Content:
     time = from_text(fields["timestamp"])
     match fields["event"]:
         case "title_assigned":
@@ -200,9 +237,25 @@ def _event(fields: dict[str, Any]) -> Content:
             return SplitSuggested(_text(fields, "reason"), _texts(fields["titles"]), time)
         case "anchor":
             confidence = float(fields["confidence"])
-            return AnchorSet(_text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time)
+            return AnchorSet(
+                _text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time,
+                _text(fields, "conversation", ""), bool(_optional(fields, "byCaller", bool)),
+            )  # fmt: skip
+        case "anchor_forgotten":
+            return AnchorForgotten(_text(fields, "key"), time, _texts(fields.get("requests", ())))
+        case "continued":
+            return Continued(_text(fields, "conversation"), time)
+        case "command":
+            return CommandRun(
+                _text(fields, "text"),
+                _text(fields, "reply"),
+                time,
+                _text(fields, "before", ""),
+                bool(_optional(fields, "cleared", bool)),
+                _texts(fields.get("mail", ())),
+            )
         case _:
-            return Unknown()
+            return external_content(fields, sequence)
 
 
 def _message(fields: dict[str, Any], sequence: int) -> Message:
@@ -221,38 +274,6 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         sender=_text(fields, "sender", ""),
         tool_calls=tuple(ToolCall(_text(c, "id"), _text(c, "name"), _text(c, "arguments")) for c in fields.get("toolCalls", ())),
         tool_call_id=_text(fields, "toolCallId", ""),
-        attachments=tuple(
-            Attachment(_text(a, "mediaType"), _text(a, "uri"), _number(a.get("bytesLength", 0)))
-            for a in fields.get("attachments", ())
-        ),
+        attachments=attachments(fields),
         metadata=_optional(fields, "metadata", dict),
     )
-
-
-# A line with a good checksum may still be another program's: what is not of its type is damage, here and not further in.
-
-
-def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = fields[name] if default is None else fields.get(name, default)
-    if type(value) is not str:
-        raise TypeError(f"{name} is not a text")
-    return value
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if any(type(value) is not str for value in values):
-        raise TypeError("an entry of a list is not a text")
-    return tuple(values)
-
-
-def _number(value: Any, most: int = _MAX_NUMBER) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise TypeError(f"{value!r} is not a number from 0 to {most}")
-    return value
-
-
-def _optional(fields: dict[str, Any], name: str, kind: type[T]) -> T | None:
-    value = fields.get(name)
-    if value is not None and type(value) is not kind:
-        raise TypeError(f"{name} is not a {kind.__name__}")
-    return value

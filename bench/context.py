@@ -1,0 +1,322 @@
+"""BuildContext: how long each tier takes, how long the whole takes through the wire, and how much of what is right it packs.
+
+`python -m bench.context [--messages 100000] [--million] [--calls 300] [--folder DIR] [--words]` times it in a made-up history.
+`python -m bench.context --set DIR [--groups NAME …] [--tokens 1000 2000 4400]` packs for the questions of a recall set, beside the
+last turns and plain FTS5 packed into the same budget. Each question is put to an empty conversation, at the time it was asked.
+"""
+
+import argparse
+import logging
+import os
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import grpc
+import structlog
+from recollect import Client, ContextBudget
+from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
+from recollect_server import app
+from recollect_server.cli import recall_sets
+from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.plan import Batch, Plan
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.context import Budget
+from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.domain.time import DAY, system_clock
+from recollect_server.services.anchors import Anchors
+from recollect_server.services.context.building import Choosing, ContextBuilder
+from recollect_server.services.context.own import Asked
+from recollect_server.services.meaning import Meaning
+from recollect_server.services.recovery import recover, unheard
+from recollect_server.services.space import Space
+from recollect_server.services.tiers import Tiers
+from recollect_server.settings import Settings
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.vectors.file import NAME as VECTORS
+
+from bench.calls import measure
+from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts
+from bench.figures import Figure, Goal
+from bench.plain import PlainFts5
+from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
+from bench.search import SEARCH, until_whole
+from bench.servers import embedded, recollect
+from bench.vectors import made_up, model
+
+BUILD = "/recollect.v1.RecallService/BuildContext"
+TOKENS = (1000, 2000, 4400)
+LONG = 2000  # turns of the long conversation
+_CANDIDATES = 200  # messages that plain FTS5 may pack
+
+
+# Time ------------------------------------------------------------------------------------------------------------------
+
+
+def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]:
+    """Measures a history of one size and prints it."""
+    data = folder / str(messages)
+    corpus = Corpus(messages)
+    long = conversation_id(messages)  # behind all others
+    if not data.exists():
+        write_transcripts(data, corpus)
+        texts = [text for number in range(LONG) for text in corpus.conversation(number).texts[:2]]
+        write_conversation(data, Made(messages, texts))
+    questions = corpus.questions(200)
+    conversations = data / "default" / "conversations"
+    if not (conversations / NAME).exists():
+        with recollect(data, "--embedder", "off"):
+            pass
+    if not words and not (conversations / VECTORS).exists():
+        made_up(model(), conversations, questions)
+    print(f"{messages} messages, load average {os.getloadavg()[0]:.1f}")
+    seen = in_the_service(conversations, long, questions, calls)
+    names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
+    requests = [
+        api.BuildContextRequest(conversation_id=names[n % len(names)], message=questions[n % len(questions)]) for n in range(calls)
+    ]
+    with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
+        until_whole(target)
+        first = [_first(target, name, questions[0]) for name in names[-20:]]
+        searches = [api.SearchRequest(query=request.message).SerializeToString() for request in requests]
+        searched = measure(target, SEARCH, [searches])
+        measured = measure(target, BUILD, [[request.SerializeToString() for request in requests]])
+    with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
+        until_whole(target)
+        resumed = _first(target, long, "")
+        answered = _first(target, names[0], questions[1])
+    p50, p99, search50 = measured.milliseconds(0.5), measured.milliseconds(0.99), searched.milliseconds(0.5)
+    print(
+        f"    whole, through the wire: p50 {p50:.1f} ms, p99 {p99:.1f} ms; Search of the same questions p50 {search50:.1f} ms;"
+        f" ratio {p50 / search50:.2f}; of a conversation for the first time p50 {1000 * statistics.median(first):.1f} ms\n"
+        f"    after a restart: the first context {1000 * resumed:.1f} ms, the first with a message {1000 * answered:.1f} ms",
+        flush=True,
+    )
+    whole, restarted = (Goal(60), Goal(50)) if messages == 100_000 else (None, None)
+    ratio, of = p50 / search50, "messages"
+    return [
+        *seen,
+        Figure("BuildContext p50", p50, "ms", search50, "Search", ratio, whole, messages, of),
+        Figure("BuildContext p99", p99, "ms", at=messages, of=of),
+        Figure("first context after a restart", 1000 * resumed, "ms", goal=restarted, at=messages, of=of),
+        Figure("first with a message after a restart", 1000 * answered, "ms", goal=restarted, at=messages, of=of),
+    ]
+
+
+def _first(target: str, name: str, question: str) -> float:
+    with grpc.insecure_channel(target) as channel:
+        grpc.channel_ready_future(channel).result(30)
+        stub = RecallServiceStub(channel)
+        began = time.perf_counter()
+        stub.BuildContext(api.BuildContextRequest(conversation_id=name, message=question))
+        return time.perf_counter() - began
+
+
+def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> list[Figure]:
+    """Prints what the hot and the warm tier take without the wire, in short conversations and in a long one."""
+    recovered = recover(TranscriptFolder(folder), system_clock, unheard)
+    space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
+    tiers = Tiers(space, 0)
+    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5))
+    budget = Budget().settled()
+    seen = []
+    for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):
+        hot_times, warm_times = [], []
+        for number in range(calls):
+            began = time.perf_counter()
+            asked = Asked(words_of(questions[number % len(questions)]), system_clock(), Weights(), {})
+            head, hot, in_memory = builder.hot(conversation, asked, budget.hot, {})
+            middle = time.perf_counter()
+            builder.warm(head, hot, asked, [], budget, {})
+            ended = time.perf_counter()
+            if in_memory:
+                hot_times.append(middle - began)
+            warm_times.append(ended - middle)
+        print(
+            f"    in the service, a conversation {name}: hot p50 {1000 * statistics.median(hot_times):.3f} ms,"
+            f" warm p50 {1000 * statistics.median(warm_times):.2f} ms"
+        )
+        hot50, warm50 = (1000 * statistics.median(times) for times in (hot_times, warm_times))
+        seen.append(Figure(f"hot tier p50, a conversation {name}", hot50, "ms", goal=Goal(1)))
+        seen.append(Figure(f"warm tier p50, a conversation {name}", warm50, "ms", goal=Goal(10)))
+    space.close_index()
+    return seen
+
+
+# Quality ---------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Stands at the time of a question."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        """That time."""
+        return self.now
+
+
+Pack = Callable[[Question, int], set[str]]
+"""The names of the messages that are packed for a question into so many tokens."""
+
+
+def messages_of(plan: Plan) -> list[tuple[str, int, str]]:
+    """Name, time and text of a conversation's messages."""
+    said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
+    return [(str((it.metadata or {})["importId"]), max(it.timestamp, plan.began.time), it.content) for it in said]
+
+
+def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> set[str]:
+    """The first of the messages that fit; with `skip` those behind one that is too long too."""
+    packed: set[str] = set()
+    for name, text in messages:
+        tokens = max(1, estimate_tokens(text))
+        if tokens <= budget:
+            packed.add(name)
+            budget -= tokens
+        elif not skip:
+            break
+    return packed
+
+
+class Group:
+    """One person's history, brought in up to the time of each question; and both baselines over the same messages."""
+
+    def __init__(self, client: Client, data: Path | None, clock: Clock, plans: list[Plan]) -> None:
+        """`data` is the folder in which vectors are waited for; None: by words alone there are none."""
+        self._client, self._data, self._clock = client, data, clock
+        self._waiting = sorted(plans, key=lambda plan: plan.began.time)
+        self._service = Service(client, [])
+        self._said: list[tuple[str, int, str]] = []
+        self._plain = PlainFts5()
+        clock.now = 1
+        self._here = client.conversations.create("bench").id
+
+    def until(self, question: Question) -> None:
+        """Brings in what was said before a question, or everything."""
+        asked = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        grown = False
+        while self._waiting and (asked is None or self._waiting[0].began.time < asked):
+            plan = self._waiting.pop(0)
+            said = messages_of(plan)
+            self._clock.now = max(self._clock.now, plan.began.time, *(time for _, time, _ in said))
+            self._service.bring_in(plan)
+            self._said += said
+            for name, time_, text in said:
+                self._plain.add(name, time_, text)
+            grown = True
+        self._clock.now = asked or max(time for _, time, _ in self._said) + DAY
+        if grown and self._data:
+            embedded(self._data)
+
+    def recollect(self, question: Question, tokens: int) -> set[str]:
+        """What BuildContext packs."""
+        context = self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens))
+        assert not context.degraded, context.degraded
+        assert sum(it.used for it in context.allocation) <= tokens
+        return {self._service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
+
+    def last_turns(self, _question: Question, tokens: int) -> set[str]:
+        """What was said last."""
+        newest = sorted(self._said, key=lambda it: it[1], reverse=True)
+        return within(tokens, ((name, text) for name, _, text in newest), skip=False)
+
+    def plain_fts5(self, question: Question, tokens: int) -> set[str]:
+        """What FTS5 ranks first."""
+        texts = {name: text for name, _, text in self._said}
+        best = self._plain.best(question.query, _CANDIDATES, None)
+        return within(tokens, ((name, texts[name]) for name in best), skip=True)
+
+
+def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: dict[str, str]) -> dict[tuple[str, int], float]:
+    """Prints, and returns in percent, the share of questions of whose gold messages any is packed, by packer and budget."""
+    plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
+    questions = read_questions(folder / QUERIES)
+    any_of: dict[tuple[str, int], list[float]] = defaultdict(list)
+    share: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for name in groups or sorted(questions):
+        asked = [question for question in questions[name] if question.gold_messages]
+        asked.sort(key=lambda question: question.asked_at or "9999")
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as data:
+            settings = {"data_dir": data, "listen": "127.0.0.1:0", "abbreviator": "off", "log_level": "error"} | flags
+            running = app.start(Settings.load(None, settings), clock=clock)
+            try:
+                with Client(running.address) as client:
+                    group = Group(client, Path(data) if flags.get("embedder") != "off" else None, clock, plans[name])
+                    packers: dict[str, Pack] = {
+                        "recollect": group.recollect, "last turns": group.last_turns, "plain fts5": group.plain_fts5
+                    }  # fmt: skip
+                    for question in asked:
+                        group.until(question)
+                        for packer, pack in packers.items():
+                            for tokens in budgets:
+                                found = len(set(question.gold_messages) & pack(question, tokens))
+                                any_of[packer, tokens].append(100.0 * (found > 0))
+                                share[packer, tokens].append(100.0 * found / len(set(question.gold_messages)))
+            finally:
+                running.stop()
+    count = len(next(iter(any_of.values()), []))
+    print(f"{folder.name}: {count} questions with gold messages; percent with any of them packed (and the share of them packed)")
+    for packer in ("recollect", "last turns", "plain fts5"):
+        shown = (
+            f"{tokens} tokens {statistics.fmean(any_of[packer, tokens]):5.1f} ({statistics.fmean(share[packer, tokens]):5.1f})"
+            for tokens in budgets
+        )
+        print(f"    {packer:<12} {'   '.join(shown)}", flush=True)
+    return {key: statistics.fmean(values) for key, values in any_of.items()}
+
+
+def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
+    """How often what is right was packed, beside plain FTS5 and the last turns."""
+    seen = []
+    for (packer, tokens), share in packed.items():
+        base = packed["plain fts5", tokens]
+        part = "BuildContext" if packer == "recollect" else packer
+        seen.append(
+            Figure(
+                f"any packed into {tokens:,} tokens of {name}",
+                share,
+                "%",
+                base,
+                "plain FTS5",
+                share / base if base else None,
+                part=part,
+            )
+        )
+    return seen
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, nargs="+", default=[100_000])
+    parser.add_argument("--million", action="store_true", help="measures 1,000,000 messages too")
+    parser.add_argument("--calls", type=int, default=300)
+    parser.add_argument("--folder", type=Path, help="keeps the corpora here, and takes those that are there")
+    parser.add_argument("--words", action="store_true", help="finds by words alone")
+    parser.add_argument("--set", type=Path, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl")
+    parser.add_argument("--groups", nargs="+", default=[], metavar="NAME", help="only these groups of the set")
+    parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS))
+    parser.add_argument("--setting", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the server")
+    chosen = parser.parse_args(arguments)
+    if chosen.set:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        flags = dict(pair.split("=", 1) for pair in chosen.setting)
+        packed = quality(chosen.set, chosen.groups, chosen.tokens, flags | ({"embedder": "off"} if chosen.words else {}))
+        return figures_of(chosen.set.name, packed)
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = [*chosen.messages, *([1_000_000] if chosen.million else [])]
+        runs = [run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words) for messages in sizes]
+    return [figure for seen in runs for figure in seen]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""`client.external`."""
+
+from collections.abc import AsyncIterator, Iterable
+
+from recollect._async.invoker import Invoker
+from recollect._async.watch import Watch
+from recollect._shared.calls import external as calls
+from recollect._types.external import (
+    CommunicationPage,
+    CommunicationUpdate,
+    Escalation,
+    EscalationPage,
+    ExternalCommunication,
+    LoadedCommunication,
+    RecordedReply,
+    Trust,
+)
+
+
+class External:
+    """Exchanges with third parties, apart from all conversations: reads, trusts and answers them. Found at `client.external`.
+
+    Arguments that are `None`, `timeout` and `request_id` mean what they mean in `client.conversations`.
+    """
+
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    def list_communications(
+        self,
+        *,
+        party: str | None = None,
+        trust: Trust | None = None,
+        open_escalations_only: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[ExternalCommunication]:
+        """All communications that match every filter, newest `update_time` first, fetched page by page as they are read.
+
+        `party` is an address as it was normalised. `timeout` bounds each page.
+
+        >>> async for communication in client.external.list_communications(open_escalations_only=True):
+        ...     print(communication.party, communication.open_escalations)
+        """
+        call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
+        return self._all_communications(call, timeout)
+
+    async def list_communications_page(
+        self,
+        *,
+        page_token: str | None = None,
+        party: str | None = None,
+        trust: Trust | None = None,
+        open_escalations_only: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> CommunicationPage:
+        """One page of `list_communications`: the first, or with `page_token` the one after another, with the same filters.
+
+        >>> page = await client.external.list_communications_page(page_size=20)
+        """
+        call = calls.list_communications(page_size, page_token, party, trust, open_escalations_only)
+        return await self._invoker.run(call, timeout)
+
+    async def get_communication(
+        self,
+        communication_id: str,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        timeout: float | None = None,
+    ) -> LoadedCommunication:
+        """A communication with a page of its messages, newest first; with `page_token` the page of older ones.
+
+        >>> loaded = await client.external.get_communication(communication_id, page_size=20)
+        """
+        return await self._invoker.run(calls.get_communication(communication_id, page_size, page_token), timeout)
+
+    async def set_trust(
+        self,
+        communication_id: str,
+        trust: Trust,
+        *,
+        scopes: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ExternalCommunication:
+        """Sets how far a party is trusted. `scopes`, with `Trust.KNOWN` alone: what it may be answered about; none: anything.
+
+        To block a party resolves its open escalations, without an answer.
+
+        >>> await client.external.set_trust(communication_id, Trust.KNOWN, scopes=["billing"])
+        """
+        return await self._invoker.run(calls.set_trust(communication_id, trust, scopes, request_id), timeout)
+
+    async def record_reply(
+        self,
+        communication_id: str,
+        text: str,
+        *,
+        scope: str | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> RecordedReply:
+        """Records a reply to a party. `PermissionDenied` is raised where its trust does not allow one: ask before sending.
+
+        A blocked party is never answered; an untrusted one when the owner answered an escalation and it wrote nothing
+        since; a known one about its scopes, of which `scope` names one.
+
+        >>> await client.external.record_reply(communication_id, "The invoice is on its way.", scope="billing")
+        """
+        return await self._invoker.run(calls.record_reply(communication_id, text, scope, request_id), timeout)
+
+    def list_escalations(
+        self,
+        *,
+        communication_id: str | None = None,
+        include_resolved: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Escalation]:
+        """The questions that wait for the owner, oldest first, fetched page by page as they are read.
+
+        >>> async for escalation in client.external.list_escalations():
+        ...     print(escalation.question)
+        """
+        call = calls.list_escalations(page_size, None, communication_id, include_resolved)
+        return self._all_escalations(call, timeout)
+
+    async def list_escalations_page(
+        self,
+        *,
+        page_token: str | None = None,
+        communication_id: str | None = None,
+        include_resolved: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> EscalationPage:
+        """One page of `list_escalations`: the first, or with `page_token` the one after another, with the same filters.
+
+        >>> page = await client.external.list_escalations_page(page_size=20)
+        """
+        call = calls.list_escalations(page_size, page_token, communication_id, include_resolved)
+        return await self._invoker.run(call, timeout)
+
+    async def resolve_escalation(
+        self, escalation_id: str, answer: str, *, request_id: str | None = None, timeout: float | None = None
+    ) -> Escalation:
+        """Records the owner's answer. The same answer again changes nothing; another one raises `FailedPrecondition`.
+
+        >>> await client.external.resolve_escalation(escalation_id, "Yes, from June.")
+        """
+        return await self._invoker.run(calls.resolve_escalation(escalation_id, answer, request_id), timeout)
+
+    def watch(self, *, cursor: str | None = None) -> Watch[CommunicationUpdate]:
+        """Live updates for a panel: first the newest communications, then every change, in order.
+
+        With `cursor` what came after it instead of the beginning. The connection is made again when it breaks, and nothing
+        is missed or repeated. Where the server cannot tell what was missed, a `CommunicationList` comes that is marked
+        `reset`: it replaces everything known. Of what a blocked party writes nothing is told.
+
+        >>> async for update in client.external.watch():
+        ...     if isinstance(update.kind, CommunicationEscalated):
+        ...         print(update.kind.escalation.question)
+        """
+        return Watch(self._invoker, calls.watch(cursor))
+
+    async def _all_communications(
+        self, call: calls.CommunicationsCall | None, timeout: float | None
+    ) -> AsyncIterator[ExternalCommunication]:
+        while call is not None:
+            page = await self._invoker.run(call, timeout)
+            for communication in page:
+                yield communication
+            call = calls.next_communications(call, page)
+
+    async def _all_escalations(self, call: calls.EscalationsCall | None, timeout: float | None) -> AsyncIterator[Escalation]:
+        while call is not None:
+            page = await self._invoker.run(call, timeout)
+            for escalation in page:
+                yield escalation
+            call = calls.next_escalations(call, page)

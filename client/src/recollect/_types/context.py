@@ -1,0 +1,181 @@
+"""What `recall.build_context` answers, anchors, and the tiers that contexts are made of."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from recollect._types.message import Message
+from recollect._types.recall import DegradedLeg
+
+
+class ContextTier(StrEnum):
+    """Where a piece of context comes from."""
+
+    HOT = "hot"
+    """The last turns of this conversation, from memory."""
+    WARM = "warm"
+    """Earlier turns of this conversation."""
+    COLD = "cold"
+    """Other conversations, by relevance."""
+
+
+class ContextFormat(StrEnum):
+    """The form of `BuiltContext.rendered`."""
+
+    PARTS = "parts"
+    """Nothing rendered: read the parts."""
+    XML = "xml"
+    """One XML block."""
+    OPENAI_MESSAGES = "openai_messages"
+    """A JSON array of messages as the OpenAI API takes it."""
+    ANTHROPIC_MESSAGES = "anthropic_messages"
+    """A JSON array of messages as the Anthropic API takes it."""
+    RECALL_BLOCK = "recall_block"
+    """A short text of what was said before, with sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBudget:
+    """How many tokens a context may have. `None` means the server's default; of a total alone each tier has its usual share.
+
+    >>> ContextBudget(total=2000)
+    """
+
+    hot: int | None = None
+    """For the hot tier."""
+    warm: int | None = None
+    """For the warm tier, with what the hot one left."""
+    cold: int | None = None
+    """For the cold tier, with what the warm one left."""
+    total: int | None = None
+    """For all three together."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorSource:
+    """The message that an anchor came from."""
+
+    conversation_id: str
+    """The conversation."""
+    sequence: int
+    """The message's line in the transcript."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """A lasting fact about the user, as in "name: Alex"."""
+
+    key: str
+    """What the fact is about."""
+    value: str
+    """The fact."""
+    confidence: float
+    """How sure it is, from 0 to 1."""
+    source: AnchorSource | None
+    """The message it came from. `None` if it has none."""
+    create_time: datetime
+    """When it was set."""
+    superseded_time: datetime | None
+    """When another value took its place. `None` while it holds."""
+    supersedes: str
+    """The value that it took the place of. Empty if there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMessage:
+    """A message that was packed."""
+
+    conversation_id: str
+    """The conversation it is from."""
+    message: Message
+    """The message."""
+    tokens: int
+    """What it takes of the budget."""
+    relevance: float
+    """From 0 to 1."""
+    reason: str
+    """Why it was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierAllocation:
+    """How a tier spent its budget."""
+
+    tier: ContextTier
+    """The tier."""
+    budget: int
+    """What it might spend, with what was handed down to it."""
+    used: int
+    """What it spent."""
+    considered: int
+    """How many messages were looked at."""
+    packed: int
+    """How many were packed."""
+    note: str
+    """Why it was not asked or what went wrong, where that is so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedMessage:
+    """A message that was looked at and left out."""
+
+    conversation_id: str
+    """The conversation it is from."""
+    sequence: int
+    """Its line in the transcript."""
+    tier: ContextTier
+    """The tier that left it out."""
+    tokens: int
+    """What it would have taken."""
+    reason: str
+    """Why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltContext:
+    """What an agent's model should see before it answers a message."""
+
+    hot: tuple[ContextMessage, ...]
+    """The last turns, oldest first."""
+    warm: tuple[ContextMessage, ...]
+    """Earlier turns of this conversation, oldest first."""
+    cold: tuple[ContextMessage, ...]
+    """Messages of other conversations, most relevant first."""
+    anchors: tuple[Anchor, ...]
+    """The anchors that hold."""
+    compression_summary: str
+    """What stands for compressed turns. Empty if nothing was compressed."""
+    allocation: tuple[TierAllocation, ...]
+    """How each tier spent its budget."""
+    dropped: tuple[DroppedMessage, ...]
+    """What was looked at and left out."""
+    rendered: str
+    """The context in the form that was asked for. Empty for parts."""
+    degraded: tuple[DegradedLeg, ...]
+    """The parts that could not answer, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierTransition:
+    """A move of a conversation between tiers."""
+
+    conversation_id: str
+    """The conversation."""
+    from_tier: ContextTier
+    """Where it was."""
+    to_tier: ContextTier
+    """Where it is."""
+    reason: str
+    """Why."""
+    time: datetime
+    """When."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierTransitionPage:
+    """A page of moves."""
+
+    transitions: tuple[TierTransition, ...]
+    """Newest first."""
+    next_page_token: str
+    """Asks for the next page. Empty on the last one."""

@@ -1,0 +1,196 @@
+"""What `client.external` takes and answers: exchanges with third parties."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from recollect._types.message import Attachment
+
+
+class Trust(StrEnum):
+    """How far a third party is trusted."""
+
+    UNTRUSTED = "untrusted"
+    """Nobody vouched for it: what it writes is acknowledged and escalated. Everybody begins so."""
+    KNOWN = "known"
+    """It is answered within its scopes."""
+    BLOCKED = "blocked"
+    """What it writes is kept and nothing more happens."""
+
+
+class Direction(StrEnum):
+    """Which way an external message went."""
+
+    INBOUND = "inbound"
+    """From the third party."""
+    OUTBOUND = "outbound"
+    """To the third party."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalCommunication:
+    """An exchange with one third party on one channel, without its messages."""
+
+    id: str
+    """`ext-` and a ULID of 26 characters."""
+    channel: str
+    """The channel."""
+    party: str
+    """The third party's address there, normalised."""
+    trust: Trust
+    """How far it is trusted."""
+    scopes: tuple[str, ...]
+    """What a known party may be answered about. Empty: about anything."""
+    create_time: datetime
+    """When it began."""
+    update_time: datetime
+    """When its newest message came."""
+    message_count: int
+    """How many messages it has."""
+    open_escalations: int
+    """How many of its escalations wait for the owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalMessage:
+    """One message of an external communication."""
+
+    sequence: int
+    """Its line in the communication's transcript."""
+    direction: Direction
+    """Which way it went."""
+    text: str
+    """What was said."""
+    timestamp: datetime
+    """When."""
+    attachments: tuple[Attachment, ...]
+    """Files that came with it."""
+    provider_message_id: str
+    """The provider's id. Empty on replies."""
+    scope: str
+    """What a reply was about, where that was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """A question to the owner about a third party's message, and about those that follow it until it is resolved."""
+
+    id: str
+    """`esc-` and a ULID of 26 characters."""
+    communication_id: str
+    """The communication."""
+    sequence: int
+    """The message that opened it."""
+    question: str
+    """What the owner is asked."""
+    answer: str
+    """The owner's answer. Empty while it is open, and where the party was blocked instead."""
+    create_time: datetime
+    """When it was opened."""
+    resolve_time: datetime | None
+    """When it was resolved. `None` while it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationPage:
+    """One page of a list of communications. Iterating over it gives the communications."""
+
+    communications: tuple[ExternalCommunication, ...]
+    """Newest `update_time` first."""
+    next_page_token: str
+    """Asks for the next page. Empty on the last one."""
+
+    def __iter__(self) -> Iterator[ExternalCommunication]:
+        return iter(self.communications)
+
+    def __len__(self) -> int:
+        return len(self.communications)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationPage:
+    """One page of a list of escalations. Iterating over it gives the escalations."""
+
+    escalations: tuple[Escalation, ...]
+    """Oldest first."""
+    next_page_token: str
+    """Asks for the next page. Empty on the last one."""
+
+    def __iter__(self) -> Iterator[Escalation]:
+        return iter(self.escalations)
+
+    def __len__(self) -> int:
+        return len(self.escalations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCommunication:
+    """A communication with a page of its messages."""
+
+    communication: ExternalCommunication
+    """The communication."""
+    messages: tuple[ExternalMessage, ...]
+    """Newest first."""
+    next_page_token: str
+    """Asks for the page of older messages. Empty on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedReply:
+    """What `record_reply` stored. A repeated request is answered with what the first one stored."""
+
+    communication: ExternalCommunication
+    """The communication after the reply."""
+    message: ExternalMessage
+    """The reply as stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationList:
+    """A snapshot: the newest communications."""
+
+    communications: tuple[ExternalCommunication, ...]
+    """Newest `update_time` first, at most 50."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationMessage:
+    """A message came or went."""
+
+    communication: ExternalCommunication
+    """The communication as it is now."""
+    message: ExternalMessage | None
+    """The message. `None` if its line in the transcript is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationChanged:
+    """Trust or scopes changed."""
+
+    communication: ExternalCommunication
+    """The communication as it is now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationEscalated:
+    """An escalation was opened or resolved."""
+
+    escalation: Escalation
+    """The escalation as it is now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationUpdate:
+    """One change of an external communication, or a snapshot."""
+
+    cursor: str
+    """The position behind it: give it to another `watch` to go on there."""
+    communication_id: str
+    """The communication. Empty in a snapshot."""
+    time: datetime
+    """When it happened."""
+    reset: bool
+    """True with a snapshot that replaces everything known: what happened since the cursor cannot be told."""
+    kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
+    """What happened."""

@@ -1,0 +1,84 @@
+"""Addresses in one form each, so that one person on one channel is one address, however a provider writes it.
+
+Every function gives a normal form its own form back, and the empty text for what is no address.
+"""
+
+import re
+import unicodedata
+from email.utils import parseaddr
+from functools import lru_cache
+
+EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
+
+OWNERS_ALONE = frozenset({WEB, CLI})
+"""Channels on which nobody but the owner can write."""
+
+_PHONES = frozenset({WHATSAPP, "signal", "sms"})
+_PHONE = re.compile(r"\+?[0-9 ().\-/]*")
+_PERSONAL = frozenset({"s.whatsapp.net", "c.us"})  # servers on which the part before the @ is a phone number
+_MENTION = re.compile(r"<@!?([0-9]+)>")
+_BRACKETED = re.compile(r"<([^<>]*)>")
+
+
+def normal_address(channel: str, text: str) -> str:
+    """An address on a channel: phone numbers in digits, e-mail addresses in lower case and without a display name.
+
+    What a channel of no known kind calls an address keeps its letters: there two cases may be two people.
+    """
+    text = _plain(text)
+    if channel == EMAIL:
+        return _mail_address(text)
+    if channel in _PHONES:
+        return _phone(text)
+    if channel == DISCORD and (mention := _MENTION.fullmatch(text)):
+        return mention[1]
+    return text
+
+
+def normal_group(text: str) -> str:
+    """A WhatsApp group, by its whole JID: `120363@g.us`, with or without the server."""
+    text = _plain(text).lower()
+    return text if "@" in text or not text else f"{text}@g.us"
+
+
+def normal_message_ids(*texts: str) -> tuple[str, ...]:
+    """The ids in Message-ID, In-Reply-To or References headers, without angle brackets, in order, none twice.
+
+    A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
+    """
+    return tuple(dict.fromkeys(name for text in texts for name in _message_ids(text)))
+
+
+@lru_cache(1024)  # of a message on its way the same headers are asked for some five times
+def _message_ids(text: str) -> tuple[str, ...]:
+    parts = _BRACKETED.findall(text) or text.split()
+    return tuple(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", "")))
+
+
+def _plain(text: str) -> str:
+    """The text in compatibility form (full-width digits are digits), without space around it."""
+    return text.strip() if text.isascii() else unicodedata.normalize("NFKC", text).strip()
+
+
+@lru_cache(4096)  # to read one takes as long as to route a message
+def _mail_address(text: str) -> str:
+    found = parseaddr(text.removeprefix("mailto:"))[1].lower()
+    local, at, domain = found.rpartition("@")
+    if not (local and at and domain) or any(character.isspace() for character in found):
+        return ""
+    return found if parseaddr(found)[1] == found else ""
+
+
+def _phone(text: str) -> str:
+    text = text.lower().removeprefix("whatsapp:").removeprefix("tel:").strip()
+    name, at, server = text.partition("@")
+    if at:
+        name = re.split("[:.]", name)[0]  # `1555000.0:12@…` is one of the devices of 1555000
+        if server not in _PERSONAL:  # `…@lid` is a number too, and not that of a phone
+            return f"{name}@{server}" if name and server else ""
+    if not _PHONE.fullmatch(name):
+        return name
+    digits = "".join(character for character in name if character.isdigit())
+    while digits.startswith("00"):
+        digits = digits[2:]
+    return digits

@@ -1,0 +1,60 @@
+"""Which of the values that were given to a key holds, and what each took the place of."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.conversation import AnchorSet
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A lasting fact about the user, as it stands among the others of its key."""
+
+    key: str
+    value: str
+    confidence: float
+    create_time: int
+    conversation_id: str = ""
+    """Where its message is. Empty: it has none."""
+    sequence: int = 0
+    superseded_time: int | None = None
+    supersedes: str = ""
+    by_caller: bool = False
+
+
+def history(given: Iterable[AnchorSet]) -> list[Anchor]:
+    """What became of the values of one key: the one that holds first, then those it superseded, the last first.
+
+    In the order of time each takes the place of the one before it. But what was found in a conversation never takes the place of
+    what a caller set, unless it is at least as sure; it is then superseded from its beginning. A value that is given again stays
+    what it was: a caller's confidence and source count, of two that were found the higher confidence.
+    """
+    holds: Anchor | None = None
+    past: list[Anchor] = []
+    for each in sorted(given, key=lambda it: (it.time, it.by_caller)):
+        new = Anchor(
+            each.key, each.value, each.confidence, each.time, each.conversation_id, each.sequence, by_caller=each.by_caller
+        )
+        if holds is None:
+            holds = new
+        elif new.value == holds.value:
+            holds = _again(holds, new)
+        elif new.by_caller or not holds.by_caller or new.confidence >= holds.confidence:
+            past.append(replace(holds, superseded_time=new.create_time))
+            holds = replace(new, supersedes=holds.value)
+        else:
+            past.append(replace(new, superseded_time=new.create_time))
+    return [holds, *reversed(past)] if holds else []
+
+
+def _again(holds: Anchor, new: Anchor) -> Anchor:
+    if new.by_caller:
+        source = new if new.conversation_id else holds
+        return replace(
+            holds,
+            confidence=new.confidence,
+            conversation_id=source.conversation_id,
+            sequence=source.sequence,
+            by_caller=True,
+        )
+    return holds if holds.by_caller else replace(holds, confidence=max(holds.confidence, new.confidence))

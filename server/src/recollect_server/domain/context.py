@@ -1,0 +1,158 @@
+"""A context: what an agent's model sees before it answers, and how it was chosen."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.message import Message, Role
+
+HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
+MAX_DROPPED = 100
+"""Messages that were left out and are named; of more the first ones, and the tier's note says how many there were."""
+
+
+class Tier(IntEnum):
+    """Where a piece of context comes from; the contract's numbers."""
+
+    HOT = 1
+    WARM = 2
+    COLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens a context may have; 0 means the default."""
+
+    hot: int = 0
+    warm: int = 0
+    cold: int = 0
+    total: int = 0
+
+    def settled(self) -> "Budget":
+        """With every default. Of a total alone each tier has its usual share; of tiers alone the total is their sum, at most."""
+        usual = HOT_BUDGET + WARM_BUDGET + COLD_BUDGET
+        parts = (self.hot, self.warm, self.cold)
+        total = self.total or (usual if not any(parts) else max(usual, sum(parts)))
+        shares = [total * part // usual for part in (HOT_BUDGET, WARM_BUDGET)]
+        shares.append(total - sum(shares))
+        hot, warm, cold = (own or share for own, share in zip(parts, shares, strict=True))
+        return Budget(min(hot, total), warm, cold, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A message that may be packed."""
+
+    conversation_id: str
+    message: Message
+    relevance: float
+    reason: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its conversation and its line: no message is packed twice."""
+        return self.conversation_id, self.message.sequence
+
+    @property
+    def tokens(self) -> int:
+        """What it takes of a budget."""
+        return max(1, message_tokens(self.message))
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A message that was looked at and left out."""
+
+    conversation_id: str
+    sequence: int
+    tier: Tier
+    tokens: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a tier came to."""
+
+    tier: Tier
+    budget: int = 0
+    packed: list[Candidate] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    considered: int = 0
+    note: str = ""
+    reserved: int = 0
+    """Tokens of the budget that something else took: the summary of what was compressed."""
+
+    @property
+    def used(self) -> int:
+        """What it spent."""
+        return self.reserved + sum(candidate.tokens for candidate in self.packed)
+
+    @property
+    def left(self) -> int:
+        """What is handed down to the next tier."""
+        return max(0, self.budget - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A whole context."""
+
+    hot: Packed
+    warm: Packed
+    cold: Packed
+    anchors: list[Anchor] = field(default_factory=list)
+    summary: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    """What the conversations of the cold tier are called, by id."""
+    degraded: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tiers(self) -> tuple[Packed, Packed, Packed]:
+        """All three."""
+        return self.hot, self.warm, self.cold
+
+    @property
+    def own(self) -> list[Message]:
+        """What was packed of this conversation, in its order."""
+        return [candidate.message for candidate in (*self.warm.packed, *self.hot.packed)]
+
+
+Unit = list[Candidate]
+"""Messages that only make sense together: a tool call with its results; else one message."""
+
+
+def units(candidates: Sequence[Candidate]) -> tuple[list[Unit], list[Candidate]]:
+    """The messages of one conversation, oldest first, as units, and the tool results and calls that have no other half."""
+    called = {call.id: at for at, it in enumerate(candidates) for call in it.message.tool_calls}
+    groups: dict[int, Unit] = {}
+    orphans: list[Candidate] = []
+    for at, candidate in enumerate(candidates):
+        if candidate.message.role is Role.TOOL:
+            owner = called.get(candidate.message.tool_call_id, at)
+            if owner < at:
+                groups[owner].append(candidate)
+            else:
+                orphans.append(candidate)
+        else:
+            groups[at] = [candidate]
+    whole: list[Unit] = []
+    for unit in groups.values():
+        wanted = {call.id for call in unit[0].message.tool_calls}
+        if wanted <= {it.message.tool_call_id for it in unit[1:]}:
+            whole.append(unit)
+        else:
+            orphans += unit
+    return whole, orphans
+
+
+def cost(unit: Iterable[Candidate]) -> int:
+    """The tokens of several messages."""
+    return sum(candidate.tokens for candidate in unit)
+
+
+def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """By their lines."""
+    return sorted(candidates, key=lambda candidate: candidate.message.sequence)

@@ -1,0 +1,218 @@
+"""An external communication, an exchange with one third party on one channel, and everything that can happen to it.
+
+Its transcript is a list of entries like a conversation's, and `fold` applies one entry to what was known before. To a conversation
+each of these entries is `Unknown`: nothing of a third party can come into one, not even by a file in the wrong folder.
+
+Trust says what becomes of what a party writes, and whether it may be answered:
+
+- untrusted, as everybody begins: it is kept, and the owner is asked. While a question waits, what comes joins it: one question a
+  party, however much it writes. The owner's answer releases replies until the party writes again.
+- known: it is kept and the agent answers, about the party's scopes. Nobody is asked.
+- blocked: it is kept, and nothing more happens. Who watches is not told either, so nobody can keep a panel busy; and a question
+  that waited is closed without an answer.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from recollect_server.domain.conversation import Unknown, opening_of
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.message import Attachment
+from recollect_server.domain.update import Heartbeat
+
+
+class Trust(StrEnum):
+    """How far a third party is trusted. The values are those of the transcript."""
+
+    UNTRUSTED = "untrusted"
+    KNOWN = "known"
+    BLOCKED = "blocked"
+
+
+class Direction(StrEnum):
+    """Which way a message went. The values are those of the transcript."""
+
+    INBOUND = "inbound"
+    OUTBOUND = "outbound"
+
+
+@frozen
+class Communication:
+    """What is known of an external communication without its messages."""
+
+    id: str
+    channel: str
+    party: str
+    """The party's address on the channel, normalised."""
+    create_time: int
+    update_time: int
+    trust: Trust = Trust.UNTRUSTED
+    scopes: tuple[str, ...] = ()
+    """What a known party may be answered about; none: about anything."""
+    message_count: int = 0
+    open: tuple[str, ...] = ()
+    """The escalations that wait for the owner."""
+    released: bool = False
+    """Whether the owner answered what an untrusted party wrote last."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationBegan(Unknown):
+    """The first line: the communication exists."""
+
+    id: str
+    channel: str
+    party: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalMessage(Unknown):
+    """A message from a third party or to it; with sequence 0 as it was given."""
+
+    direction: Direction
+    text: str
+    timestamp: int
+    sequence: int = 0
+    attachments: tuple[Attachment, ...] = ()
+    provider_message_id: str = ""
+    scope: str = ""
+    """What a reply was about, where that was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSet(Unknown):
+    """The owner said how far the party is trusted, and for what."""
+
+    trust: Trust
+    scopes: tuple[str, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationOpened(Unknown):
+    """The owner is asked about the message of line `sequence`."""
+
+    id: str
+    sequence: int
+    question: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationResolved(Unknown):
+    """The owner answered; without an answer: the party was blocked instead."""
+
+    id: str
+    answer: str
+    time: int
+
+
+ExternalContent = CommunicationBegan | ExternalMessage | TrustSet | EscalationOpened | EscalationResolved
+
+
+@frozen
+class Escalation:
+    """A question to the owner about a third party's message."""
+
+    id: str
+    communication_id: str
+    sequence: int
+    """The line of the message that opened it."""
+    question: str
+    create_time: int
+    answer: str = ""
+    resolve_time: int | None = None
+    """None while it waits."""
+
+
+def fold(before: Communication | None, content: object) -> Communication | None:
+    """What is known after one entry. Entries before `CommunicationBegan` are passed over (their file lost its first line)."""
+    match content:
+        case CommunicationBegan():
+            return before or Communication(content.id, content.channel, content.party, content.time, content.time)
+        case _ if before is None:
+            return None
+        case ExternalMessage():
+            first = before.message_count == 0
+            return replace(
+                before,
+                update_time=content.timestamp if first else max(before.update_time, content.timestamp),
+                message_count=before.message_count + 1,
+                released=before.released and content.direction is Direction.OUTBOUND,
+            )
+        case TrustSet():
+            return replace(before, trust=content.trust, scopes=content.scopes)
+        case EscalationOpened():
+            return replace(before, open=(*before.open, content.id))
+        case EscalationResolved():
+            left = tuple(name for name in before.open if name != content.id)
+            return replace(before, open=left, released=before.released or (bool(content.answer) and not left))
+        case _:
+            return before
+
+
+def refusal(communication: Communication, scope: str) -> str:
+    """Why a reply about a scope (empty: not said) may not go to the party, or nothing."""
+    match communication.trust:
+        case Trust.BLOCKED:
+            return "the party is blocked"
+        case Trust.UNTRUSTED if not communication.released:
+            return "the party is untrusted, and the owner has not answered what it wrote last: resolve its escalation, or trust it"
+        case Trust.KNOWN if scope and communication.scopes and scope not in communication.scopes:
+            return f"the party is not to be answered about {scope}"
+        case _:
+            return ""
+
+
+def question_about(communication: Communication, message: ExternalMessage) -> str:
+    """What the owner is asked: who wrote, on which channel, and how the message begins."""
+    words = opening_of(message.text)
+    if not words:
+        count = len(message.attachments)
+        words = f"({count} attachment{'s' if count != 1 else ''})"
+    return f"{communication.party} wrote on {communication.channel}: {words}\nWhat should be answered?"
+
+
+# What a panel is told ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The snapshot: the newest communications."""
+
+    communications: tuple[Communication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A message came or went; the communication as it is now. A message that cannot be read any more is None."""
+
+    communication: Communication
+    message: ExternalMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Trust or scopes changed; the communication as it is now."""
+
+    communication: Communication
+
+
+@dataclass(frozen=True, slots=True)
+class Escalated:
+    """An escalation was opened or resolved; as it is now."""
+
+    escalation: Escalation
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationUpdate:
+    """One element of a panel's stream."""
+
+    cursor: str
+    """The position behind it."""
+    communication_id: str
+    time: int
+    kind: Listed | Exchanged | Changed | Escalated | Heartbeat
+    reset: bool = False

@@ -1,0 +1,68 @@
+"""Who is an owner, and which addresses are one person's."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.addresses import normal_address
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An owner's address on a channel, normalised. `person` empty: it stands alone."""
+
+    channel: str
+    address: str
+    person: str = ""
+
+
+class People:
+    """The identities of a space, in memory: a handful."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Identity] = {}
+
+    def find(self, channel: str, address: str) -> Identity | None:
+        """The identity of an address, or None."""
+        return self._known.get((channel, address))
+
+    def listed(self, channel: str = "", person: str = "") -> tuple[Identity, ...]:
+        """Those on a channel, of a person, or all; by channel, then address."""
+        chosen = (it for it in self._known.values() if channel in ("", it.channel) and person in ("", it.person))
+        return tuple(sorted(chosen, key=lambda it: (it.channel, it.address)))
+
+    def add(self, identity: Identity) -> Identity:
+        """Adds one. One that is known keeps its person where no other is named."""
+        known = self.find(identity.channel, identity.address)
+        if known and not identity.person:
+            return known
+        self._known[identity.channel, identity.address] = identity
+        return identity
+
+    def remove(self, channel: str, address: str) -> Identity | None:
+        """Takes one out. None if there is none."""
+        return self._known.pop((channel, address), None)
+
+    def link(self, person: str, them: Iterable[tuple[str, str]]) -> tuple[Identity, ...]:
+        """Says that these are a person's. Returns all that are."""
+        for key in them:
+            if known := self._known.get(key):
+                self._known[key] = replace(known, person=person)
+        return self.listed(person=person)
+
+    def unlink(self, channel: str, address: str) -> Identity | None:
+        """Takes one out of its person. None if there is none."""
+        if known := self.find(channel, address):
+            known = self._known[channel, address] = replace(known, person="")
+        return known
+
+    def of(self, names: Iterable[str]) -> tuple[Identity, ...]:
+        """All identities of those that are named: by a person, or by one of the person's addresses in any usual form."""
+        wanted = set(names)
+        persons = {it.person for it in self._known.values() if it.person and it.person in wanted}
+        alone: list[Identity] = []
+        for identity in self._known.values():
+            if any(normal_address(identity.channel, name) == identity.address for name in wanted):
+                persons.add(identity.person)
+                alone.append(identity)
+        found = {it for it in self._known.values() if it.person and it.person in persons}
+        return tuple(sorted({*found, *alone}, key=lambda it: (it.channel, it.address)))

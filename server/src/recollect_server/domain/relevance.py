@@ -1,0 +1,60 @@
+"""How much a message is worth in a context: how new it is, how near to what was asked, and whether an anchor came from it."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.text import pairs, runs
+from recollect_server.domain.time import DAY
+
+_WORD = re.compile(r"\w+")
+_SMALL_TALK = """
+hi hello hey hallo hola bonjour ciao salut yo good morning afternoon evening night guten tag morgen abend buenos dias
+bye goodbye tschüss cu later thanks thank thx danke vielen merci gracias you please bitte ok okay okey k yes no yep nope
+yeah ja nein sure fine great cool nice perfect right alright got it hm hmm lol haha there again everyone all welcome
+"""
+_LITTLE = frozenset(_SMALL_TALK.split())
+_MOST_LITTLE = 5  # words
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the three parts of relevance count for."""
+
+    recency: float = 0.5
+    similarity: float = 0.3
+    anchor: float = 0.2
+    decay: float = 0.1
+    """How fast what was said fades: it counts e to minus so much a day."""
+
+    def relevance(self, *, age: int, similarity: float, anchor: float) -> float:
+        """From 0 to 1: the weighted mean of recency (`age` in milliseconds), similarity and anchor strength, each from 0 to 1."""
+        total = self.recency + self.similarity + self.anchor
+        recency = math.exp(-self.decay * max(0, age) / DAY)
+        return (self.recency * recency + self.similarity * similarity + self.anchor * anchor) / total if total else 0.0
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text that say something, lower-cased; of scripts without spaces, pairs of characters."""
+    found = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
+    return frozenset(found.union(*(pairs(run) for run in runs(text)))) if not text.isascii() else frozenset(found)
+
+
+def overlap(asked: frozenset[str], text: str) -> float:
+    """Which share of the words asked for stands in a text, from 0 to 1."""
+    return len(asked & words_of(text)) / len(asked) if asked else 0.0
+
+
+def says_little(message: str) -> bool:
+    """Whether a message is a greeting, thanks or a bare yes or no, which nothing from the past can help with."""
+    words = _WORD.findall(message.lower().replace("'", ""))
+    return len(words) <= _MOST_LITTLE and all(word in _LITTLE for word in words)
+
+
+def evenly(first: int, last: int, count: int) -> Iterable[int]:
+    """At most `count` whole numbers from `first` to `last`, evenly spaced."""
+    if last - first + 1 <= count:
+        return range(first, last + 1)
+    return [first + round(at * (last - first) / (count - 1)) for at in range(count)] if count > 1 else [first]

@@ -1,0 +1,34 @@
+"""A short text of what was said before, with sources: a line for each, so that no text in it can pass for another line."""
+
+from recollect_server.domain.context import Candidate, Context
+from recollect_server.domain.time import to_text
+
+_HEAD = "What was said before, in other conversations:"
+_KNOWN = "What is known about the user:"
+_MOST = 400  # characters of one message
+
+
+def recall_block(context: Context) -> str:
+    """Empty if there is nothing to recall."""
+    lines: list[str] = []
+    if context.anchors:
+        lines.append(_KNOWN)
+        lines += [f"- {anchor.key}: {_line(anchor.value)}" for anchor in context.anchors]
+    if context.cold.packed:
+        lines.append(_HEAD)
+        lines += [_source(context, number, it) for number, it in enumerate(context.cold.packed, start=1)]
+    return "\n".join(lines)
+
+
+def _source(context: Context, number: int, it: Candidate) -> str:
+    message = it.message
+    name = context.names.get(it.conversation_id) or it.conversation_id
+    where = f'"{_line(name)}" ({it.conversation_id}, turn {message.turn_number})'
+    return (
+        f"[{number}] {to_text(message.timestamp)[:10]}, {where}, {_line(message.sender or message.role)}: {_line(message.content)}"
+    )
+
+
+def _line(text: str) -> str:
+    words = " ".join(text[: 4 * _MOST].split())
+    return words if len(words) <= _MOST else words[: _MOST - 1].rstrip() + "…"

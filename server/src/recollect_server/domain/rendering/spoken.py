@@ -1,0 +1,67 @@
+"""What the forms of the two APIs share: a conversation as steps, each tool call with its results."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from recollect_server.domain.message import Message, Role, ToolCall
+
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call with its result, under an id and a name that the APIs take."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that the user or the agent said, with the calls that it made."""
+
+    role: Role
+    text: str
+    calls: tuple[Called, ...] = ()
+
+
+def steps(messages: Sequence[Message]) -> Iterator[Step]:
+    """The conversation in its order. A call without its result, a result without its call and what says nothing are left out."""
+    several = len({message.sender for message in messages if message.role is Role.USER and message.sender}) > 1
+    number = 0
+    for at, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            continue
+        calls: list[Called] = []
+        for call in message.tool_calls:
+            if (result := _result(messages[at + 1 :], call)) is not None:
+                number += 1
+                calls.append(Called(f"call_{number}", _name(call), call.arguments, _text(result)))
+        text = _text(message)
+        if several and message.role is Role.USER and message.sender and text:
+            text = f"{message.sender}: {text}"
+        if text or calls:
+            yield Step(message.role, text, tuple(calls))
+
+
+def _result(following: Sequence[Message], call: ToolCall) -> Message | None:
+    """The result of a call: in its turn, so before the user speaks again."""
+    for message in following:
+        if message.role is Role.USER:
+            return None
+        if message.role is Role.TOOL and message.tool_call_id == call.id:
+            return message
+    return None
+
+
+def _text(message: Message) -> str:
+    files = [f"[attachment: {file.media_type} {file.uri}]" for file in message.attachments]
+    return "\n".join(part for part in (message.content.rstrip(), *files) if part.strip())
+
+
+def _name(call: ToolCall) -> str:
+    return _NOT_NAME.sub("_", call.name)[:_MAX_NAME] or "tool"

@@ -1,0 +1,68 @@
+"""One XML block: well-formed whatever was said, so that no message can end its own element or begin another."""
+
+import re
+from xml.sax.saxutils import escape, quoteattr
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.context import Candidate, Context
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import to_text
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml_block(context: Context) -> str:
+    """Anchors, summary, what was recalled, and the conversation itself, in an element `context`."""
+    return _element("context", [*_about(context), _element("conversation", [_message(message) for message in context.own])])
+
+
+def preface(context: Context) -> str:
+    """The same without the conversation: what a list of messages begins with. Empty if there is nothing."""
+    parts = [part for part in _about(context) if part]
+    return _element("context", parts) if parts else ""
+
+
+def text(value: str) -> str:
+    """A text inside an element."""
+    return escape(_NOT_XML.sub("\ufffd", value), {"\r": "&#13;"})
+
+
+def _about(context: Context) -> list[str]:
+    return [
+        _element("anchors", [_anchor(anchor) for anchor in context.anchors]),
+        f"<summary>{text(context.summary)}</summary>" if context.summary else "",
+        _element("recalled", [_recalled(context, candidate) for candidate in context.cold.packed]),
+    ]
+
+
+def _element(name: str, parts: list[str]) -> str:
+    inside = "\n".join(part for part in parts if part)
+    return f"<{name}>\n{inside}\n</{name}>" if inside else ""
+
+
+def _attributes(**values: str | int | float) -> str:
+    return "".join(f" {name}={quoteattr(_NOT_XML.sub(chr(0xFFFD), str(value)))}" for name, value in values.items() if value != "")
+
+
+def _anchor(anchor: Anchor) -> str:
+    return f"<anchor{_attributes(key=anchor.key, confidence=round(anchor.confidence, 2))}>{text(anchor.value)}</anchor>"
+
+
+def _recalled(context: Context, candidate: Candidate) -> str:
+    name = context.names.get(candidate.conversation_id, "")
+    return _message(candidate.message, conversation=candidate.conversation_id, title=name)
+
+
+def _message(message: Message, **more: str) -> str:
+    attributes = _attributes(
+        **more,
+        turn=message.turn_number,
+        role=message.role.value,
+        sender=message.sender,
+        time=to_text(message.timestamp),
+        call=message.tool_call_id if message.role is Role.TOOL else "",
+    )
+    parts = [text(message.content)] if message.content else []
+    parts += [f"<call{_attributes(id=call.id, name=call.name)}>{text(call.arguments)}</call>" for call in message.tool_calls]
+    parts += [f"<attachment{_attributes(type=file.media_type, uri=file.uri)}/>" for file in message.attachments]
+    return f"<message{attributes}>{''.join(parts)}</message>"

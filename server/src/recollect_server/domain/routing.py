@@ -1,0 +1,173 @@
+"""Which conversation an inbound message belongs to, as far as the message itself tells.
+
+On most channels a place names it: a contact, a group, a Discord thread, a session of the command line. The place stands in the
+conversation's `Party`, so a transcript's first line is all that is needed to know it again. On e-mail the ids that its messages
+name do: see `mail_ids_of`.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from recollect_server.domain.addresses import CLI, DISCORD, EMAIL, WEB, WHATSAPP, normal_group, normal_message_ids
+from recollect_server.domain.conversation import CommandRun, Content, Party
+from recollect_server.domain.message import Attachment, Message
+
+MAIL = EMAIL  # the member of a message's metadata that has the headers
+_ID = 998  # characters of a Message-ID that count
+
+
+@dataclass(frozen=True, slots=True)
+class WhatsappOrigin:
+    """A group, or, where it is unset, a direct message."""
+
+    group_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmailOrigin:
+    """Headers as they stand."""
+
+    message_id: str
+    in_reply_to: str = ""
+    references: tuple[str, ...] = ()
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordOrigin:
+    """`kind` is `dm`, `channel` or `thread`."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CliOrigin:
+    """A session by name."""
+
+    session_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebOrigin:
+    """A conversation by its id; unset: the most recent one."""
+
+    conversation_id: str = ""
+
+
+Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message that came in. `sender` is normalised; `time` None is now; `origin` None: its conversation is the sender's."""
+
+    channel: str
+    provider_message_id: str
+    sender: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    time: int | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where on a channel a conversation is held. Of all conversations of one place one is pinned."""
+
+    channel: str
+    contact: str = ""
+    group_id: str = ""
+    thread_id: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is such a place: on the web, and where nobody is named, there is none."""
+        return self.channel not in (WEB, EMAIL) and bool(self.contact or self.group_id or self.thread_id)
+
+
+def place_of(channel: str, party: Party) -> Place:
+    """The place of a conversation."""
+    return Place(channel, party.contact, party.group_id, party.thread_id)
+
+
+def party_of(inbound: Inbound) -> Party:
+    """Whom a conversation is with that this message begins."""
+    match inbound.origin:
+        case WhatsappOrigin(group_id=group) if group:
+            return Party(group_id=normal_group(group))
+        case EmailOrigin(subject=subject) as mail:
+            return Party(inbound.sender, thread_id=thread_of(mail), subject=subject)
+        case DiscordOrigin(kind="dm", name=name):
+            return Party(name, thread_id=f"discord:dm:{name}")
+        case DiscordOrigin(kind=kind, name=name):
+            return Party(thread_id=f"discord:{kind}:{name}")
+        case CliOrigin(session_name=name):
+            return Party(thread_id=f"cli:{name or 'default'}")
+    match inbound.channel:
+        case "discord":
+            return Party(inbound.sender, thread_id=f"discord:dm:{inbound.sender}")
+        case "cli":
+            return Party(thread_id="cli:default")
+        case "web":
+            return Party()
+    return Party(inbound.sender)
+
+
+def thread_of(mail: EmailOrigin) -> str:
+    """The name of a message's thread: the oldest message that it names, its own where it begins one."""
+    return normal_message_ids(*mail.references, mail.in_reply_to, mail.message_id)[0]
+
+
+def headers_of(mail: EmailOrigin) -> dict[str, Any]:
+    """What a stored message keeps of its headers, in its metadata: an answer needs them, and so does the next message."""
+    headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
+    if answered := normal_message_ids(mail.in_reply_to):
+        headers["in_reply_to"] = answered[0]
+    if references := normal_message_ids(*mail.references):
+        headers["references"] = list(references)
+    if mail.subject:
+        headers["subject"] = mail.subject
+    return {MAIL: headers}
+
+
+def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
+    """All ids that headers name, as `headers_of` keeps them. What a caller wrote in another form is passed over."""
+    texts = [headers.get("message_id"), headers.get("in_reply_to")]
+    references = headers.get("references")
+    texts += references[:100] if isinstance(references, list) else [references]
+    return normal_message_ids(*(text[: 2 * _ID] for text in texts if isinstance(text, str)))
+
+
+def mail_ids_of(contents: Iterable[Content]) -> set[int]:
+    """The ids that messages and commands make known, as numbers: every one leads to their conversation from then on.
+
+    An answer that the agent appends may say its own id in its metadata, `{"email": {"message_id": …}}`: so a reply that names only
+    that is known.
+    """
+    found: set[int] = set()
+    for content in contents:
+        if isinstance(content, CommandRun):
+            found.update(map(mail_number, content.mail))
+        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(MAIL), dict):
+            found.update(map(mail_number, mail_ids(headers)))
+    return found
+
+
+@lru_cache(1024)
+def mail_number(name: str) -> int:
+    """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a chance of 1 in 20 million."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
+
+
+ORIGINS: dict[type, str] = {
+    WhatsappOrigin: WHATSAPP,
+    EmailOrigin: EMAIL,
+    DiscordOrigin: DISCORD,
+    CliOrigin: CLI,
+    WebOrigin: WEB,
+}
+"""The channel that each kind of origin goes with."""

@@ -1,0 +1,47 @@
+"""The tools that were called, as a summary names them: a list that ends it, which the next summary goes on with."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.message import Message
+from recollect_server.domain.notes import MAX_SUMMARY, clipped
+
+LIST = "Tools called:"
+"""How the list begins."""
+_MOST = 12  # tools in it
+_CALLED = re.compile(r"(\S+)(?: \((\d{1,9}) times\))?")
+
+
+def called_in(said: Sequence[Message]) -> Counter[str]:
+    """How often each tool was called."""
+    return Counter(call.name for message in said for call in message.tool_calls)
+
+
+def listed(tools: Counter[str]) -> str:
+    """The list, those called most often first, a fifth of a summary at the most; nothing for no tools."""
+    shown = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in tools.most_common(_MOST))
+    return clipped(f"{LIST} {shown}.", MAX_SUMMARY // 5) if tools else ""
+
+
+def parted(summary: str) -> tuple[str, Counter[str]]:
+    """A summary without the list that ends it, and how often each tool of that was called."""
+    text, mark, names = summary.rpartition(LIST)
+    whole, cut, _ = names.strip().removesuffix(".").partition("…")
+    items = whole.split(", ")[: -1 if cut else None]
+    called = [_CALLED.fullmatch(item) for item in items]
+    if not mark or not all(called):
+        return summary, Counter()
+    tools: Counter[str] = Counter()
+    for match in called:
+        if match:
+            tools[match[1]] += int(match[2] or 1)
+    return text.strip(), tools
+
+
+def with_tools(summary: str, tools: Counter[str]) -> str:
+    """A summary that somebody wrote freely, with a list of those tools that it does not name."""
+    unnamed = {name: n for name, n in tools.items() if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", summary)}
+    used = listed(Counter(unnamed))
+    return f"{clipped(summary, MAX_SUMMARY - estimate_tokens(used) - 1)} {used}" if used else summary

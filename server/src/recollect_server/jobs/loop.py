@@ -1,0 +1,56 @@
+"""How a job runs: a thread of its own, one round after the other until it is stopped, whatever happens in one."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+log = structlog.get_logger("recollect.jobs")
+
+_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0  # to the next round after one that failed as nobody foresaw
+
+
+def unforeseen(job: str, work: Callable[[], None]) -> str:
+    """Does some work of a job. What nobody foresaw is logged whole and named in the answer; empty if all went well."""
+    try:
+        work()
+    except Exception as error:  # the loop of the jobs: it ends this piece of work, and no thread that nobody would miss
+        log.exception("job_failed", job=job)
+        return f"an unforeseen failure ({type(error).__name__}; the log has all of it)"
+    return ""
+
+
+class Loop:
+    """A thread that nobody calls."""
+
+    def __init__(self, job: str, work: Callable[[], float], *, wait: float = 0.0, stopping: threading.Event | None = None) -> None:
+        """`work` is one round, and gives the seconds to the next; `wait` is how long the first one is waited for.
+
+        After a round that fails as nobody foresaw the next one comes after a second, then two, at the most a minute.
+        """
+        self._job = job
+        self._work = work
+        self._wait = wait
+        self._after_failure = _FIRST_SECONDS
+        self.stopping = stopping or threading.Event()
+        """Set once it is to end."""
+        self._thread = threading.Thread(target=self._run, name=job, daemon=True)
+
+    def start(self) -> None:
+        """Starts it. Call it once."""
+        self._thread.start()
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Ends it, after the round that it is in; waits that long for that, None: as long as it takes."""
+        self.stopping.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self.stopping.wait(self._wait):
+            if unforeseen(self._job, self._round):
+                self._wait = self._after_failure
+                self._after_failure = min(2 * self._after_failure, _MOST_SECONDS)
+
+    def _round(self) -> None:
+        self._wait = self._work()
+        self._after_failure = _FIRST_SECONDS

@@ -1,0 +1,167 @@
+"""Answers slash commands.
+
+What a command changes and what it said stand in one batch of lines of the conversation that is in use behind it, with the key of
+the request: so a repeat finds the answer there, for ever. A command that ends a conversation writes the new one first; what it does
+to the old one is done by a repeat if a crash came between.
+"""
+
+from dataclasses import replace
+
+import structlog
+from ulid import ULID
+
+from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel
+from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation, MetaUpdated, Party
+from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import to_text
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.deletion import DELETE_ANCHORS
+from recollect_server.services.head import Head, RequestKey
+from recollect_server.services.space import Space
+from recollect_server.services.working_context import turns_of
+
+log = structlog.get_logger("recollect.commands")
+
+_SHOWN = 300  # characters of a message in a history
+
+
+@frozen
+class Replied:
+    """What a command said, and the conversation in use behind it."""
+
+    text: str
+    conversation: Conversation
+    run: CommandRun
+    """What it left to do to the conversation before: see `Commands.finish`."""
+
+
+@frozen
+class Asked:
+    """A command, as it was said: `text`; on e-mail with the ids that its headers name."""
+
+    command: Command
+    text: str
+    request: RequestKey | None
+    mail: tuple[str, ...] = ()
+
+
+@frozen
+class Beginning:
+    """How a conversation begins where a command is said: of whom it is, and whether what comes in joins it."""
+
+    channel: str
+    participants: tuple[str, ...]
+    party: Party
+    pinned: bool
+
+
+class Commands:
+    """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
+
+    def __init__(self, space: Space, conversations: Conversations) -> None:
+        self._space = space
+        self._conversations = conversations
+
+    def run(self, asked: Asked, said_in: str | None, pinned: str | None, beginning: Beginning) -> Replied:
+        """Runs a command said in a conversation (None: there is none yet). `pinned` is the one that a new one takes the place of.
+
+        Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish` without it.
+        """
+        match asked.command:
+            case Say(text):
+                return self._note(asked, said_in, beginning, text)
+            case New():
+                model = self._head(said_in).conversation.model if said_in else ""
+                return self._anew(asked, pinned, beginning, "A new conversation begins. The one before stays.", model)
+            case Clear(confirmed=True) if said_in:
+                head = self._head(said_in)
+                text = f"The conversation is removed for good ({_messages(head)}). A new one begins."
+                if pinned != said_in:  # another one has its place, and keeps it
+                    beginning = replace(beginning, pinned=False)
+                return self._anew(asked, said_in, beginning, text, head.conversation.model, cleared=True)
+            case Clear(confirmed=True):
+                return self._note(asked, None, beginning, "There is nothing to remove yet.")
+            case Clear():
+                count = _messages(self._head(said_in)) if said_in else "no message yet"
+                text = f"This removes the conversation for good ({count}), and begins a new one. Say /clear confirm to do it."
+                return self._note(asked, said_in, beginning, text)
+            case ShowModel():
+                model = self._head(said_in).conversation.model if said_in else ""
+                return self._note(asked, said_in, beginning, f"The model is {model or 'the default'}.")
+            case SetModel(model):
+                change = MetaUpdated(self._space.clock(), model=model)
+                return self._note(asked, said_in, beginning, f"The model is {model or 'the default'} from here on.", change)
+            case History(count):
+                return self._note(asked, said_in, beginning, self._history(self._head(said_in), count) if said_in else _NOTHING)
+
+    def finish(self, run: CommandRun, conversation_id: str) -> None:
+        """Does to the conversation before what the command is for, if that is still to be done. Hold no lock.
+
+        Raises StorageUnavailable, IndexUnavailable: then a repeat of the command does it.
+        """
+        if not run.before:
+            return
+        try:
+            if run.cleared:
+                self._conversations.delete(run.before, DELETE_ANCHORS, "")
+                return
+            with self._space.locks.hold(run.before):
+                head = self._space.end(run.before)
+                if head.conversation.pinned:
+                    self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
+        except ConversationNotFound:
+            log.info("ended_conversation_gone", conversation=run.before)
+
+    def _head(self, conversation_id: str) -> Head:
+        with self._space.locks.hold(conversation_id):
+            return self._space.end(conversation_id)
+
+    def _note(self, asked: Asked, said_in: str | None, beginning: Beginning, text: str, *changes: Content) -> Replied:
+        """Answers, and changes nothing but what is given. Without a request to answer again nothing else is written."""
+        run = CommandRun(asked.text, text, self._space.clock(), mail=asked.mail)
+        if said_in is None:
+            model = next((change.model or "" for change in changes if isinstance(change, MetaUpdated)), "")
+            return self._begin(asked, beginning, run, model)
+        contents = [*changes, *([run] if asked.request else [])]
+        with self._space.locks.hold(said_in):
+            head = self._space.end(said_in)
+            if contents:
+                head = self._space.commit(head, contents, asked.request).head
+        return Replied(text, head.conversation, run)
+
+    def _anew(
+        self, asked: Asked, before: str | None, beginning: Beginning, text: str, model: str, *, cleared: bool = False
+    ) -> Replied:
+        run = CommandRun(asked.text, text, self._space.clock(), before or "", cleared, asked.mail)
+        return self._begin(asked, beginning, run, model)
+
+    def _begin(self, asked: Asked, beginning: Beginning, run: CommandRun, model: str) -> Replied:
+        conversation_id = f"conv-{ULID()}"
+        channel, participants, party, pinned = beginning.channel, beginning.participants, beginning.party, beginning.pinned
+        began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
+        with self._space.locks.hold(conversation_id):
+            done = self._space.begin([began, run], conversation_id, asked.request)
+        return Replied(run.reply, done.head.conversation, run)
+
+    def _history(self, head: Head, count: int) -> str:
+        last = head.conversation.turn_count
+        messages = turns_of(self._space, head, max(1, last - count + 1), last).messages if last else []
+        shown = [_line(message) for message in messages if message.role is not Role.TOOL and message.content.strip()][-count:]
+        return "\n".join(shown) or _NOTHING
+
+
+_NOTHING = "Nothing was said in this conversation yet."
+
+
+def _messages(head: Head) -> str:
+    count = head.conversation.message_count
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _line(message: Message) -> str:
+    who = message.sender or ("you" if message.role is Role.USER else "agent")
+    words = " ".join(message.content.split())
+    when = to_text(message.timestamp)[:16].replace("T", " ")
+    return f"{when} {who}: {words if len(words) <= _SHOWN else words[: _SHOWN - 1].rstrip() + '…'}"

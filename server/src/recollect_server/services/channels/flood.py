@@ -1,0 +1,57 @@
+"""Senders that are no owners may write so fast and not faster; who does is named in the stats."""
+
+import threading
+from collections import OrderedDict
+
+import structlog
+
+from recollect_server.domain.bucket import Buckets
+from recollect_server.domain.errors import IndexUnavailable, RateLimited
+from recollect_server.services.space import Space
+
+log = structlog.get_logger("recollect.flood")
+
+_NOTED_EVERY = 60_000  # milliseconds between two notes of one sender: a flood must not become one of writes
+_MAX_COUNTED = 10_000
+
+
+class Flood:
+    """Limits senders. Safe to call from any thread."""
+
+    def __init__(self, space: Space, per_minute: int, burst: int) -> None:
+        self._space = space
+        self._buckets = Buckets(per_minute, burst)
+        self._guard = threading.Lock()  # guards `_counted`
+        self._counted: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()  # refused since when it was noted
+
+    def admit(self, channel: str, sender: str) -> None:
+        """Lets a message pass. Raises RateLimited."""
+        now = self._space.clock()
+        wait = self._buckets.take((channel, sender), now)
+        if not wait:
+            return
+        with self._guard:
+            refused, noted = self._counted.get((channel, sender), (0, 0))
+            due = now - noted >= _NOTED_EVERY
+            self._counted[channel, sender] = (0, now) if due else (refused + 1, noted)
+            self._counted.move_to_end((channel, sender))
+            while len(self._counted) > _MAX_COUNTED:
+                self._counted.popitem(last=False)
+        if due:
+            log.warning("sender_limited", channel=channel, sender=sender, refused=refused + 1)
+            self._note(channel, sender, refused + 1, now)
+        raise RateLimited(sender, wait)
+
+    def close(self) -> None:
+        """Writes down what was counted."""
+        with self._guard:
+            left = [(name, refused) for name, (refused, _) in self._counted.items() if refused]
+            self._counted.clear()
+        for (channel, sender), refused in left:
+            self._note(channel, sender, refused, self._space.clock())
+
+    def _note(self, channel: str, sender: str, refused: int, now: int) -> None:
+        try:
+            self._space.index.note_limited(channel, sender, refused, now)
+        except IndexUnavailable as error:
+            log.warning("sender_not_noted", channel=channel, sender=sender, reason=str(error))

@@ -1,0 +1,125 @@
+"""Owners' identities: kept in a ledger of their own, which nothing else tells; read at the start, answered from memory.
+
+Nobody is an owner on a channel until somebody says so: what comes in from a stranger is external, also where no owner is known yet.
+On the web and on a command line nobody else can write.
+"""
+
+import threading
+from typing import Any
+
+import structlog
+
+from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
+from recollect_server.domain.errors import NothingNamed, RequestIdReused, StorageUnavailable
+from recollect_server.domain.identity import Identity, People
+from recollect_server.domain.time import to_text
+from recollect_server.services.head import RequestKey
+from recollect_server.services.idempotency import key_of
+from recollect_server.services.space import Space
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.transcript.ledger import Ledger
+
+log = structlog.get_logger("recollect.identities")
+
+_Answer = tuple[Identity, ...]
+_ADDED, _REMOVED, _LINKED, _UNLINKED = "added", "removed", "linked", "unlinked"
+
+
+class Identities:
+    """The identities of a space. Safe to call from any thread."""
+
+    def __init__(self, space: Space, ledger: Ledger) -> None:
+        """Reads the ledger. Raises OSError."""
+        self._space = space
+        self._ledger = ledger
+        self._guard = threading.Lock()  # one change at a time: each is written before it counts
+        self._people = People()
+        self._answered: dict[str, tuple[str, _Answer]] = {}
+        ledger.mend()
+        for line in ledger.lines():
+            try:
+                answer = self._apply(line)
+                if request_id := line.get("requestId"):
+                    self._answered[request_id] = (line["requestHash"], answer)
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("line_not_known", ledger=ledger.path.name, reason=f"{type(error).__name__} {error}")
+
+    def is_owner(self, channel: str, address: str) -> bool:
+        """Whether what this address sends on a channel is the owner's. The address is normalised."""
+        return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
+
+    def listed(self, channel: str, person: str) -> _Answer:
+        """The identities on a channel, of a person; empty: of all. By channel, then address."""
+        with self._guard:
+            return self._people.listed(channel, person)
+
+    def add(self, channel: str, address: str, person: str, request_id: str) -> Identity:
+        """Says that a normalised address is an owner's. Raises StorageUnavailable, RequestIdReused."""
+        return self._record(_ADDED, [(channel, address)], person, request_id)[0]
+
+    def remove(self, channel: str, address: str, request_id: str) -> Identity:
+        """Says that it is not any more. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        return self._record(_REMOVED, [(channel, address)], "", request_id)[0]
+
+    def link(self, person: str, them: list[tuple[str, str]], request_id: str) -> _Answer:
+        """Says that addresses are one person's; all that are. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        return self._record(_LINKED, them, person, request_id)
+
+    def unlink(self, channel: str, address: str, request_id: str) -> Identity:
+        """Takes an address out of its person. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        return self._record(_UNLINKED, [(channel, address)], "", request_id)[0]
+
+    def widened(self, chosen: Filter) -> Filter:
+        """The filter, with all addresses of the persons among its participants."""
+        if not chosen.participants:
+            return chosen
+        with self._guard:
+            found = self._people.of(chosen.participants)
+        return chosen.with_identities(tuple((it.channel, it.address) for it in found))
+
+    def _record(self, event: str, them: list[tuple[str, str]], person: str, request_id: str) -> _Answer:
+        named = [{"channel": channel, "identity": address} for channel, address in them]
+        request = key_of(event, request_id, {"identities": named, "person": person})
+        with self._guard:
+            if request and (answered := self._known(request)) is not None:
+                return answered
+            if event != _ADDED:
+                for channel, address in them:
+                    if self._people.find(channel, address) is None:
+                        raise NothingNamed("identity", f"{channel} {address}")
+            line: dict[str, Any] = {"type": "identity", "event": event, "identities": named}
+            if person:
+                line["person"] = person
+            line["timestamp"] = to_text(self._space.clock())
+            if request:
+                line |= {"requestId": request.id, "requestHash": request.hash}
+            try:
+                self._ledger.append(line)
+            except OSError as error:
+                raise StorageUnavailable(f"the identities cannot be written: {error.strerror or error}") from error
+            answer = self._apply(line)
+            if request:
+                self._answered[request.id] = (request.hash, answer)
+            return answer
+
+    def _known(self, request: RequestKey) -> _Answer | None:
+        known = self._answered.get(request.id)
+        if (known and known[0] != request.hash) or (not known and self._space.known_request(request.id)):
+            raise RequestIdReused(request.id)
+        return known[1] if known else None
+
+    def _apply(self, line: dict[str, Any]) -> _Answer:
+        """What a line says becomes so. Returns what its caller was answered."""
+        event, person = line["event"], line.get("person", "")
+        them = [(str(it["channel"]), normal_address(it["channel"], it["identity"])) for it in line["identities"]]
+        match event:
+            case "added":
+                return tuple(self._people.add(Identity(channel, address, person)) for channel, address in them)
+            case "removed":
+                return tuple(it for key in them if (it := self._people.remove(*key)))
+            case "linked":
+                return self._people.link(person, them)
+            case "unlinked":
+                return tuple(it for key in them if (it := self._people.unlink(*key)))
+            case _:
+                raise ValueError(f"{event!r} is of another version")

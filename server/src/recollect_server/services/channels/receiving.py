@@ -1,0 +1,293 @@
+"""Takes in what comes over a channel: once, by its provider's id; from an owner to its conversation, from anyone else apart.
+
+The provider's id stands in the line that a message wrote, as a `requestId` made of channel, space and id (a caller's own has no
+space). So a repeat is known for ever, also with a new index, and also once the conversation is deleted: then a ledger has the id's
+hash. A repeat is the same message whatever else it says: providers deliver again with other times, names and headers.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import structlog
+from ulid import ULID
+
+from recollect_server.domain.addresses import EMAIL, WEB
+from recollect_server.domain.commands import Command, parse
+from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation
+from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.routing import (
+    EmailOrigin,
+    Inbound,
+    Place,
+    WebOrigin,
+    headers_of,
+    mail_ids,
+    mail_number,
+    party_of,
+    place_of,
+)
+from recollect_server.services.channels.commands import Asked, Beginning, Commands, Replied
+from recollect_server.services.channels.flood import Flood
+from recollect_server.services.channels.identities import Identities
+from recollect_server.services.conversations import check_writable
+from recollect_server.services.external import external
+from recollect_server.services.head import RequestKey, placed
+from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, lines_then
+from recollect_server.services.locks import StripedLocks
+from recollect_server.services.space import Committed, Space
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.transcript.reader import contents_of, messages_of
+from recollect_server.storage.transcript.received import hash_of_delivery, key_of_delivery
+
+log = structlog.get_logger("recollect.channels")
+
+_WHATEVER = "delivery"  # in place of the hash of a payload
+
+
+@frozen
+class Stored:
+    """An owner's message joined a conversation."""
+
+    conversation: Conversation
+    messages: list[Message]
+
+
+Outcome = Stored | Replied | external.Received | None
+
+
+@frozen
+class Received:
+    """What became of a message. `outcome` None: it was received before, in a conversation that is deleted since."""
+
+    outcome: Outcome
+    duplicate: bool
+
+
+class Receiving:
+    """The work of Receive and RunCommand. Raises the errors of `domain.errors`; safe to call from any thread."""
+
+    def __init__(
+        self, space: Space, identities: Identities, commands: Commands, flood: Flood, external_: external.External
+    ) -> None:
+        self._space = space
+        self._external = external_
+        self._identities = identities
+        self._commands = commands
+        self._flood = flood
+        self._replays = Replays()
+        # By place, so that two first messages of it begin one conversation; on e-mail by each id that a message names, so that it
+        # is routed when all that came before it is stored. Taken after a request's lock and before a conversation's.
+        self._places = StripedLocks()
+        self._mails = StripedLocks()
+
+    def receive(self, inbound: Inbound) -> Received:
+        """Takes a message in. Its sender is normalised."""
+        request = RequestKey(key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER)
+        outcome: Outcome
+        with self._space.request_locks.hold(request.id):
+            known = self._known(request)
+            if known is None:
+                if not self._identities.is_owner(inbound.channel, inbound.sender):
+                    return self._receive_external(inbound)
+                if before := self._delivered_elsewhere(inbound, request):
+                    return before
+                command = None if inbound.attachments else parse(inbound.text)
+                mail = _mail(inbound)
+                with self._held(inbound, mail, command):
+                    outcome = self._run(inbound, mail, command, request) if command else self._store(inbound, mail, request)
+            else:
+                outcome = self._again(known)
+        if isinstance(outcome, Replied):
+            self._commands.finish(outcome.run, outcome.conversation.id)
+        return Received(outcome, duplicate=known is not None)
+
+    def run_command(self, conversation_id: str, text: str, request_id: str) -> Replied:
+        """Runs a command as if it had come in over the conversation's channel."""
+        command = parse(text)
+        if command is None:
+            raise InvalidField.of("text", "is no command: one line of / and a word, as /new or /help")
+        request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
+        with self._space.request_locks.hold(request_id or conversation_id):
+            if request and (known := self._known(request)):
+                before = self._again(known)
+                if not isinstance(before, Replied):  # deleted since
+                    raise ConversationNotFound(known.conversation_id)
+                replied = before
+            elif request and self._space.index.delivered_elsewhere(hash_of_delivery(request.id), "", "")[0]:
+                raise ConversationNotFound(conversation_id)
+            else:
+                replied = self._run_in(conversation_id, Asked(command, text, request))
+        self._commands.finish(replied.run, replied.conversation.id)
+        return replied
+
+    # Third parties ------------------------------------------------------------------------------------------------------
+
+    def _receive_external(self, inbound: Inbound) -> Received:
+        if not self._space.index.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
+            self._flood.admit(inbound.channel, inbound.sender)  # a repeat is the provider's doing, not the sender's
+        received = self._external.receive(
+            inbound.channel, inbound.sender, inbound.provider_message_id, inbound.text, inbound.attachments, inbound.time
+        )
+        return Received(received, received.duplicate)
+
+    def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
+        """What became of an owner's message that is deleted since, or that came before the sender was known as an owner."""
+        key = hash_of_delivery(request.id)
+        forgotten, outside = self._space.index.delivered_elsewhere(key, inbound.channel, inbound.provider_message_id)
+        if outside and (received := self._external.delivered(inbound.channel, inbound.provider_message_id)):
+            return Received(received, duplicate=True)
+        return Received(None, duplicate=True) if forgotten else None
+
+    # Repeats ------------------------------------------------------------------------------------------------------------
+
+    def _known(self, request: RequestKey) -> KnownRequest | None:
+        """The same request, if it was carried out. What is held of it is written first, if the disk takes it now."""
+        if held := self._space.holding.request(request.id):
+            with self._space.locks.hold(held[1]):
+                self._space.end(held[1])
+        return find_known(self._space, request, None)
+
+    def _again(self, known: KnownRequest) -> Stored | Replied | None:
+        try:
+            with self._space.locks.hold(known.conversation_id):
+                head = self._space.head(known.conversation_id)
+            messages, conversation = as_it_was(self._space, self._replays, known, head)
+            if messages:
+                return Stored(conversation, messages)
+            lines, conversation = lines_then(self._space, self._replays, known)
+        except ConversationNotFound:
+            return None
+        runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]
+        return Replied(runs[-1].reply, conversation, runs[-1]) if runs else None
+
+    # Messages -----------------------------------------------------------------------------------------------------------
+
+    def _store(self, inbound: Inbound, mail: tuple[str, ...], request: RequestKey) -> Stored:
+        threads = self._threads(mail)
+        conversation_id = min(threads) if threads else self._route(inbound)
+        if conversation_id is not None:
+            try:
+                stored = self._append(conversation_id, inbound, request)
+            except ConversationNotFound:
+                if _is_named(inbound):
+                    raise  # else it is being deleted just now
+            else:
+                self._join(threads - {conversation_id}, conversation_id)
+                return stored
+        return self._begin(inbound, request)
+
+    def _append(self, conversation_id: str, inbound: Inbound, request: RequestKey) -> Stored:
+        with self._space.locks.hold(conversation_id):
+            head = self._space.end(conversation_id)
+            check_writable(head.conversation, [inbound.channel])
+            lines: list[Content] = [*placed(head, [_message(inbound, head.conversation.channel)], self._space.clock())]
+            return _stored(self._space.commit(head, lines, request))
+
+    def _begin(self, inbound: Inbound, request: RequestKey) -> Stored:
+        conversation_id, now = f"conv-{ULID()}", self._space.clock()
+        how = _beginning(inbound)
+        began = Began(conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned)
+        message = replace(_message(inbound, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
+        with self._space.locks.hold(conversation_id):
+            return _stored(self._space.begin([began, message], conversation_id, request))
+
+    # Where to -----------------------------------------------------------------------------------------------------------
+
+    def _route(self, inbound: Inbound) -> str | None:
+        """The conversation that a message joins where no thread says it."""
+        if inbound.channel == WEB:
+            if _is_named(inbound):
+                assert isinstance(inbound.origin, WebOrigin)
+                return inbound.origin.conversation_id
+            found = self._space.index.select(Filter(channels=(WEB,)), 1)
+            return found[0].conversation.id if found else None
+        place = place_of(inbound.channel, party_of(inbound))
+        return self._space.routes.pinned(self._space.index, place) if place.known else None
+
+    def _threads(self, mail: tuple[str, ...]) -> set[str]:
+        """The conversations of an e-mail's thread, by the ids that it names; none on another channel. More than one if nobody knew
+        so far that they are one thread.
+        """
+        return self._space.routes.threads(self._space.index, map(mail_number, mail)) if mail else set()
+
+    def _held(self, inbound: Inbound, mail: tuple[str, ...], command: Command | None) -> AbstractContextManager[object]:
+        """What orders the messages of a place. A command on e-mail may end any thread, so it is alone."""
+        if inbound.channel != EMAIL:
+            return self._places.hold(_name_of(inbound.channel, place_of(inbound.channel, party_of(inbound))))
+        return self._mails.hold_all() if command else self._mails.hold_each(mail)
+
+    def _join(self, others: set[str], conversation_id: str) -> None:
+        """Two threads turned out to be one: what comes in for the others goes to the one that began first from here on."""
+        for other in others:
+            try:
+                with self._space.locks.hold(other):
+                    self._space.commit(self._space.end(other), [Continued(conversation_id, self._space.clock())], None)
+            except (ConversationNotFound, StorageUnavailable) as error:  # the next message that names both does it
+                log.warning("threads_not_joined", conversation=other, reason=str(error))
+
+    # Commands -----------------------------------------------------------------------------------------------------------
+
+    def _run(self, inbound: Inbound, mail: tuple[str, ...], command: Command, request: RequestKey) -> Replied:
+        threads = self._threads(mail)
+        said_in = min(threads) if threads else self._route(inbound)
+        beginning = _beginning(inbound)
+        if said_in is not None:
+            try:
+                with self._space.locks.hold(said_in):
+                    conversation = self._space.head(said_in).conversation
+                check_writable(conversation, [inbound.channel])
+                if conversation.channel == inbound.channel:
+                    beginning = replace(beginning, party=conversation.party)
+            except ConversationNotFound:
+                if _is_named(inbound):
+                    raise
+                said_in = None
+        asked = Asked(command, inbound.text, request, mail)
+        return self._commands.run(asked, said_in, said_in, beginning)
+
+    def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
+        with self._space.locks.hold(conversation_id):
+            conversation = self._space.head(conversation_id).conversation
+        channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
+        beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
+        with self._mails.hold_all() if channel == EMAIL else self._places.hold(_name_of(channel, place)):
+            pinned = self._space.routes.pinned(self._space.index, place) if place.known else None
+            return self._commands.run(asked, conversation_id, pinned or conversation_id, beginning)
+
+
+def _name_of(channel: str, place: Place) -> str:
+    """A place by name. The web is one."""
+    return channel if channel == WEB else str(place)
+
+
+def _is_named(inbound: Inbound) -> bool:
+    return isinstance(inbound.origin, WebOrigin) and bool(inbound.origin.conversation_id)
+
+
+def _mail(inbound: Inbound) -> tuple[str, ...]:
+    return mail_ids(headers_of(inbound.origin)[EMAIL]) if isinstance(inbound.origin, EmailOrigin) else ()
+
+
+def _beginning(inbound: Inbound) -> Beginning:
+    participants = (inbound.sender,) if inbound.sender else ("user",)
+    return Beginning(inbound.channel, participants, party_of(inbound), inbound.channel != WEB)
+
+
+def _message(inbound: Inbound, channel: str) -> Message:
+    """The owner's message, for a conversation on a channel."""
+    return Message(
+        Role.USER,
+        inbound.text,
+        timestamp=inbound.time or 0,
+        channel="" if inbound.channel == channel else inbound.channel,
+        sender=inbound.sender,
+        attachments=inbound.attachments,
+        metadata=headers_of(inbound.origin) if isinstance(inbound.origin, EmailOrigin) else None,
+    )
+
+
+def _stored(done: Committed) -> Stored:
+    return Stored(done.head.conversation, messages_of(done.lines))

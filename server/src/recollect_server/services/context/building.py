@@ -1,0 +1,155 @@
+"""Builds a context: hot, warm and cold, one after the other, each with what those before it left of the budget.
+
+A tier that fails is named, and the others stand.
+"""
+
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
+from recollect_server.domain.context import Budget, Context, Packed, Tier
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
+from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.services.anchors import Anchors
+from recollect_server.services.context import others, own
+from recollect_server.services.head import Head
+from recollect_server.services.meaning import Meaning
+from recollect_server.services.space import Space
+from recollect_server.services.tiers import Tiers
+
+_ANCHOR_TOKENS = 600  # of all anchors: the surest come first
+_ASKED = 4000  # characters of a message that words are taken from
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """How messages are weighed, and what one other conversation may have of the cold tier's budget."""
+
+    weights: Weights
+    conversation_share: float
+
+
+class ContextBuilder:
+    """Builds contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
+
+    def __init__(self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing) -> None:
+        self._space = space
+        self._meaning = meaning
+        self._anchors = anchors
+        self._tiers = tiers
+        self._choosing = choosing
+
+    def build(self, conversation_id: str, message: str, budget: Budget) -> Context:
+        """The context of an answer to a message in a conversation."""
+        budget = budget.settled()
+        degraded: dict[str, str] = {}
+        holding = self._anchors.holding()
+        if holding.degraded:
+            degraded["anchors"] = holding.degraded
+        strengths: dict[tuple[str, int], float] = {}
+        for anchor in holding.anchors:
+            place = (anchor.conversation_id, anchor.sequence)
+            strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
+        asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths)
+        head, hot, in_memory = self.hot(conversation_id, asked, budget.hot, degraded)
+        warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
+        packed = {candidate.place for candidate in warm.packed}
+        seen = {(it.conversation_id, it.sequence) for it in warm.dropped}
+        hot = replace(hot, dropped=[it for it in hot.dropped if (it.conversation_id, it.sequence) not in packed | seen])
+        room = max(0, min(budget.cold + warm.left, budget.total - hot.used - warm.used))
+        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded)
+        anchors, left_out = _surest(holding.anchors)
+        if left_out:
+            warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded)
+        self._tiers.built(conversation_id, context, in_memory=in_memory)
+        return context
+
+    def hot(
+        self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
+    ) -> tuple[Head | None, Packed, bool]:
+        """The hot tier alone, with the end of the conversation, and whether it was in memory."""
+        head: Head | None = None
+        try:
+            with self._space.locks.hold(conversation_id):
+                head = self._space.head(conversation_id)
+                turns, in_memory = own.newest(self._space, head)
+        except StorageUnavailable as error:
+            degraded["hot"] = str(error)
+            return head, Packed(Tier.HOT, budget, note=f"it cannot be read: {error}"), False
+        _note_damage(degraded, "hot", turns.damaged)
+        candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
+        return head, pack_hot(candidates, budget), in_memory
+
+    def warm(
+        self, head: Head | None, hot: Packed, asked: own.Asked, anchors: list[Anchor], budget: Budget, degraded: dict[str, str]
+    ) -> tuple[Packed, str]:
+        """The warm tier alone, with what is given of the summary."""
+        room = max(0, min(budget.warm + hot.left, budget.total - hot.used))
+        if head is None:
+            degraded["warm"] = degraded["hot"]
+            return Packed(Tier.WARM, room, note=f"it cannot be read: {degraded['hot']}"), ""
+        summary, note = _fitting(head.conversation.compression_summary, room)
+        reserved = estimate_tokens(summary)
+        there = {candidate.message.sequence for candidate in hot.packed}
+        try:
+            turns, reasons = own.earlier(self._space, head, anchors)
+        except StorageUnavailable as error:
+            degraded["warm"] = str(error)
+            return Packed(Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved), summary
+        _note_damage(degraded, "warm", turns.damaged)
+        candidates = [
+            asked.candidate(head.conversation.id, message, reasons.get(message.turn_number, "an earlier turn"))
+            for message in turns.messages
+            if message.sequence not in there  # what was too long for the hot tier may not be for this one
+        ]
+        if not candidates:
+            note = "; ".join(part for part in (note, "there are no earlier turns") if part)
+        return replace(pack_warm(candidates, room, reserved), note=note), summary
+
+    def cold(
+        self, conversation_id: str, head: Head | None, asked: own.Asked, message: str, room: int, degraded: dict[str, str]
+    ) -> tuple[others.Recalled, Packed]:
+        """The cold tier alone, of so many tokens."""
+        try:
+            index = self._space.index
+            if note := others.why_not(index, message, room):
+                return others.Recalled(), Packed(Tier.COLD, room, note=note)
+            number = head.number if head else None
+            if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
+                number = index.numbers([conversation_id]).get(conversation_id)
+            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room)
+        except (IndexUnavailable, StorageUnavailable) as error:
+            degraded["cold"] = str(error)
+            return others.Recalled(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}")
+        degraded |= recalled.degraded
+        packed = pack_cold(recalled.candidates, room, self._choosing.conversation_share)
+        dropped, considered = [*recalled.dropped, *packed.dropped], packed.considered + len(recalled.dropped)
+        return recalled, replace(packed, note=recalled.note, dropped=dropped, considered=considered)
+
+
+def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:
+    if lines:
+        degraded[tier] = f"{lines} lines of the transcript are damaged and left out"
+
+
+def _fitting(summary: str, room: int) -> tuple[str, str]:
+    """The summary, as much of it as there is room for, and what is to be said of that."""
+    tokens = estimate_tokens(summary)
+    if tokens <= room:
+        return summary, f"{tokens} tokens of the budget are the summary's" if summary else ""
+    cut = summary.encode()[: max(0, room * BYTES_PER_TOKEN - 3)].decode(errors="ignore")
+    return (f"{cut}…" if cut else ""), f"the summary of {tokens} tokens is cut to the budget"
+
+
+def _surest(anchors: list[Anchor]) -> tuple[list[Anchor], int]:
+    """The surest anchors that there is room for, by key, and how many are left out."""
+    chosen: list[Anchor] = []
+    left = _ANCHOR_TOKENS
+    for anchor in sorted(anchors, key=lambda it: (-it.confidence, -it.create_time, it.key)):
+        tokens = estimate_tokens(f"{anchor.key}: {anchor.value}")
+        if tokens <= left:
+            left -= tokens
+            chosen.append(anchor)
+    return sorted(chosen, key=lambda it: it.key), len(anchors) - len(chosen)

@@ -1,0 +1,5 @@
+"""External communications: what third parties write and are told. They have transcripts, tables and a stream of their own.
+
+`external` is the service. `store` writes their transcripts and keeps the index up to them, `catching_up` does that after a crash
+or for a rebuild. `live` tells a panel what happens, `checking` compares transcripts and index.
+"""

@@ -1,0 +1,248 @@
+"""The work of ExternalCommunicationService, and what becomes of a third party's message.
+
+`domain.external` says what trust means. One question waits for a party at the most: an owner wants to be asked once, not once
+a line.
+"""
+
+from dataclasses import dataclass
+
+from ulid import ULID
+
+from recollect_server.domain.conversation import Content
+from recollect_server.domain.errors import EscalationClosed, EscalationNotFound, TrustRequired
+from recollect_server.domain.external import (
+    Communication,
+    CommunicationBegan,
+    Direction,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+    Trust,
+    TrustSet,
+    question_about,
+    refusal,
+)
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import is_escalation_id
+from recollect_server.domain.message import Attachment
+from recollect_server.services.external.store import CommunicationStore, Written
+from recollect_server.services.head import RequestKey
+from recollect_server.services.idempotency import find_known, key_of
+from recollect_server.services.locks import StripedLocks
+from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication
+
+Place = tuple[int, str]
+"""Where a page ends: a time or a line, and an id."""
+
+
+@frozen
+class Received:
+    """What became of a third party's message."""
+
+    communication: Communication
+    """As it is now."""
+    message: ExternalMessage
+    """As stored."""
+    escalation: Escalation | None
+    """The one that the message opened, as it is now; None if it opened none."""
+    duplicate: bool
+    """Whether the provider had delivered it before."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationPage:
+    """A page of communications, and the place behind which the next one begins."""
+
+    communications: list[Communication]
+    next: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """A communication with a page of its messages, newest first."""
+
+    communication: Communication
+    messages: list[ExternalMessage]
+    next: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationPage:
+    """A page of escalations."""
+
+    escalations: list[Escalation]
+    next: Place | None
+
+
+class External:
+    """What third parties write and are told. Raises the errors of `domain.errors`; safe to call from any thread."""
+
+    def __init__(self, store: CommunicationStore) -> None:
+        self._store = store
+        self._space = store.space
+        # Taken in this order, and before a communication's lock.
+        self._deliveries = StripedLocks()
+        self._parties = StripedLocks()
+
+    # What comes in ------------------------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        channel: str,
+        party: str,
+        provider_message_id: str,
+        text: str,
+        attachments: tuple[Attachment, ...],
+        time: int | None,
+    ) -> Received:
+        """Keeps a message of a third party, exactly once by channel and provider's id, and asks the owner where trust wants it.
+
+        `party` is normalised by the caller; `time` in milliseconds, None for now. What was checked before is not checked here.
+        Raises StorageUnavailable, IndexUnavailable: then it may be kept or not, and the provider delivers it again.
+        """
+        with self._deliveries.hold(f"{channel} {provider_message_id}"), self._parties.hold(f"{channel} {party}"):
+            self._store.bring_up()
+            if (before := self.delivered(channel, provider_message_id)) is not None:
+                return before
+            now = self._space.clock()
+            message = ExternalMessage(
+                direction=Direction.INBOUND,
+                text=text,
+                timestamp=now if time is None else time,
+                attachments=attachments,
+                provider_message_id=provider_message_id,
+            )
+            stored = self._space.index.communication_with(channel, party)
+            name = stored.communication.id if stored else f"ext-{ULID()}"
+            with self._space.locks.hold(name):
+                if stored is None:
+                    began = CommunicationBegan(name, channel, party, message.timestamp)
+                    known = Communication(name, channel, party, began.time, began.time)
+                    return self._received(known, None, [began], message, 2, now)
+                stored = self._store.find(name)  # somebody may have written to it before the lock was ours
+                return self._received(stored.communication, stored, [], message, stored.lines + 1, now)
+
+    def delivered(self, channel: str, provider_message_id: str) -> Received | None:
+        """What became of a message when its provider delivered it; None if it was not received as a third party's.
+
+        Raises StorageUnavailable, IndexUnavailable.
+        """
+        self._store.bring_up()
+        found = self._space.index.delivered(channel, provider_message_id)
+        if found is None:
+            return None
+        name, place = found
+        messages = self._store.messages(name, [place])
+        lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)  # its line is damaged
+        escalation = self._space.index.escalation_about(name, place[0])
+        return Received(self._store.find(name).communication, messages[0] if messages else lost, escalation, duplicate=True)
+
+    def _received(
+        self,
+        known: Communication,
+        stored: StoredCommunication | None,
+        contents: list[Content],
+        message: ExternalMessage,
+        sequence: int,
+        now: int,
+    ) -> Received:
+        message = ExternalMessage(
+            message.direction, message.text, message.timestamp, sequence, message.attachments, message.provider_message_id
+        )
+        escalation: Escalation | None = None
+        contents.append(message)
+        if known.trust is Trust.UNTRUSTED and not known.open:
+            opened = EscalationOpened(f"esc-{ULID()}", sequence, question_about(known, message), now)
+            escalation = Escalation(opened.id, known.id, sequence, opened.question, now)
+            contents.append(opened)
+        written = self._store.append(stored, contents, None) if stored else self._store.begin(known.id, contents)
+        return Received(written.communication, message, escalation, duplicate=False)
+
+    # Reading ------------------------------------------------------------------------------------------------------------
+
+    def page(self, chosen: CommunicationFilter, size: int, after: Place | None) -> CommunicationPage:
+        """A page of the communications that match, newest update first."""
+        self._store.bring_up()
+        found = self._space.index.communications(chosen, size + 1, after)
+        last = found[size - 1] if len(found) > size else None
+        return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
+
+    def history(self, communication_id: str, size: int, after: Place | None) -> MessagePage:
+        """A communication with a page of its messages, newest first."""
+        self._store.bring_up()
+        stored = self._store.find(communication_id)
+        places = self._space.index.external_places(stored.number, after[0] if after else 1 << 62, size + 1)
+        more = len(places) > size
+        places = places[more:]
+        messages = self._store.messages(communication_id, places)
+        return MessagePage(stored.communication, messages[::-1], (places[0][0], "") if more else None)
+
+    def escalations(self, communication_id: str, size: int, after: Place | None, *, resolved: bool) -> EscalationPage:
+        """A page of escalations, oldest first: of one communication, or of all if it is unset; those too that are resolved."""
+        self._store.bring_up()
+        number = self._store.find(communication_id).number if communication_id else None
+        found = self._space.index.escalations(number, size + 1, after, resolved=resolved)
+        last = found[size - 1] if len(found) > size else None
+        return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
+
+    # What the owner does ------------------------------------------------------------------------------------------------
+
+    def set_trust(self, communication_id: str, trust: Trust, scopes: tuple[str, ...], request_id: str) -> Communication:
+        """Sets how far a party is trusted, and for what. To block it closes what waits for the owner, without an answer."""
+        payload = {"id": communication_id, "trust": trust.value, "scopes": scopes}
+        request = key_of("SetTrust", request_id, payload)
+        with self._space.request_locks.hold(request_id or communication_id):
+            self._store.bring_up()
+            if request and (before := self._before(request)):
+                return before.communication
+            with self._space.locks.hold(communication_id):
+                stored = self._store.find(communication_id)
+                now = self._space.clock()
+                contents: list[Content] = [TrustSet(trust, scopes, now)]
+                if trust is Trust.BLOCKED:
+                    contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
+                return self._store.append(stored, contents, request).communication
+
+    def record_reply(self, communication_id: str, text: str, scope: str, request_id: str) -> tuple[Communication, ExternalMessage]:
+        """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired where it may not be."""
+        request = key_of("RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope})
+        with self._space.request_locks.hold(request_id or communication_id):
+            self._store.bring_up()
+            if request and (before := self._before(request)):
+                return before.communication, before.messages[0]
+            with self._space.locks.hold(communication_id):
+                stored = self._store.find(communication_id)
+                if why := refusal(stored.communication, scope):
+                    raise TrustRequired(communication_id, stored.communication.trust.value, why)
+                reply = ExternalMessage(Direction.OUTBOUND, text, self._space.clock(), stored.lines + 1, scope=scope)
+                return self._store.append(stored, [reply], request).communication, reply
+
+    def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
+        """Records the owner's answer. The same answer again changes nothing; another one raises EscalationClosed."""
+        request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
+        with self._space.request_locks.hold(request_id or escalation_id):
+            self._store.bring_up()
+            if request and find_known(self._space, request, None):
+                return self._escalation(escalation_id)
+            communication_id = self._escalation(escalation_id).communication_id
+            with self._space.locks.hold(communication_id):
+                asked = self._escalation(escalation_id)
+                if asked.resolve_time is not None:
+                    if asked.answer == answer:
+                        return asked
+                    raise EscalationClosed(escalation_id)
+                stored = self._store.find(communication_id)
+                self._store.append(stored, [EscalationResolved(escalation_id, answer, self._space.clock())], request)
+                return self._escalation(escalation_id)
+
+    def _escalation(self, escalation_id: str) -> Escalation:
+        found = self._space.index.escalation(escalation_id) if is_escalation_id(escalation_id) else None
+        if found is None:
+            raise EscalationNotFound(escalation_id)
+        return found
+
+    def _before(self, request: RequestKey) -> Written | None:
+        """What the same request came to, if it was carried out before. Raises RequestIdReused."""
+        known = find_known(self._space, request, None)
+        return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None

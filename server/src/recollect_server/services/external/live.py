@@ -1,0 +1,173 @@
+"""What a panel of external communications is told: a snapshot, then every change in its order.
+
+Their log is a table of its own, and changes are few beside those of conversations: every watcher reads the index by its position,
+and the last answer is kept for those who ask the same. So a watcher holds nothing but its place, and one that is slow falls behind.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.external import Changed, CommunicationUpdate, Escalated, Exchanged, Listed
+from recollect_server.domain.update import Heartbeat
+from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.streaming.log import Batch, News, Position, Renewed
+from recollect_server.storage.index.external import ExternalRow, ExternalUpdate
+from recollect_server.storage.index.external_index import ExternalChanges
+from recollect_server.storage.index.index import Index
+
+_LISTED = 50  # communications in a snapshot
+_PART = 200  # changes that are read at once
+_CURSOR = re.compile(r"x([0-9a-f]{12})-(\d{1,19})", re.ASCII)  # never one of a conversation's updates
+
+Encode = Callable[[CommunicationUpdate], bytes]
+
+
+class LiveCommunications:
+    """What happens to external communications, for those who watch. Safe to call from any thread."""
+
+    def __init__(self, store: CommunicationStore, encode: Encode) -> None:
+        """`encode` makes what is sent."""
+        self.store = store
+        self.encode = encode
+        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        self._changes = 0
+        self._heard = 0  # how many of them `advance` told of
+        self._epoch = store.space.index.epoch
+        self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None  # the last one
+        store.on_change = self._note
+
+    def subscribe(self, cursor: str) -> "CommunicationWatcher":
+        """Begins to watch, behind a cursor or with a snapshot. Raises InvalidField, IndexUnavailable."""
+        return CommunicationWatcher(self, cursor)
+
+    def unsubscribe(self) -> None:
+        """One watcher less."""
+
+    def advance(self, timeout: float) -> News:
+        """Waits so many seconds for a change, or for another index."""
+        with self._changed:
+            if self._changes == self._heard:
+                self._changed.wait(timeout)
+            count = self._changes - self._heard
+            self._heard = self._changes
+        epoch = self.store.space.index.epoch
+        renewed, self._epoch = epoch != self._epoch, epoch
+        return News((), count, everyone=renewed or count > 0)
+
+    def wake(self) -> None:
+        """Lets `advance` return now."""
+        with self._changed:
+            self._changed.notify()
+
+    def tick(self) -> None:
+        """Some time passed: what the index refused is tried again."""
+        if self.store.behind:
+            with suppress(IndexUnavailable, StorageUnavailable):  # it was logged when it was refused
+                self.store.bring_up()
+
+    def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
+        """The oldest updates behind a position, and the position behind them.
+
+        Raises Renewed, IndexUnavailable, StorageUnavailable.
+        """
+        index = self.store.space.index
+        if position.epoch != index.epoch:
+            raise Renewed
+        with self._changed:
+            asked = (position, most, self._changes)  # what was changed before this is in the index
+            if self._answered and self._answered[0] == asked:
+                return self._answered[1]
+        changes = index.external_changes(position.cursor, min(most, _PART))
+        if not changes.whole:
+            raise Renewed
+        updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]
+        answer = Batch(updates), Position(index.epoch, changes.rows[-1].cursor if changes.rows else changes.last)
+        with self._changed:
+            self._answered = asked, answer
+        return answer
+
+    def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
+        """The newest communications, and the place in the log that they are of. Raises IndexUnavailable."""
+        index = self.store.space.index
+        last, found = index.newest_communications(_LISTED)
+        position = Position(index.epoch, last)
+        now = self.store.space.clock()
+        return self.encode(CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)), position
+
+    def position_of(self, cursor: str) -> Position | None:
+        """The place that a cursor names; None if it is of another index. Raises InvalidField, IndexUnavailable."""
+        match = _CURSOR.fullmatch(cursor)
+        if match is None:
+            raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
+        position = Position(match[1], int(match[2]))
+        index = self.store.space.index
+        if position.epoch != index.epoch:
+            return None
+        if position.cursor > index.newest_communications(0)[0]:
+            raise InvalidField.of("cursor", "was not given out yet")
+        return position
+
+    def _note(self) -> None:
+        with self._changed:
+            self._changes += 1
+            self._changed.notify()
+
+    def _update(self, index: Index, row: ExternalRow, changes: ExternalChanges) -> CommunicationUpdate:
+        known = changes.communications[row.number]
+        kind: Exchanged | Changed | Escalated = Changed(known)
+        if row.kind == ExternalUpdate.MESSAGE:
+            place = changes.places.get(row.cursor)
+            messages = self.store.messages(known.id, [place]) if place else []
+            kind = Exchanged(known, messages[0] if messages else None)
+        elif row.kind == ExternalUpdate.ESCALATED and (asked := changes.escalations.get(row.escalation_id)):
+            kind = Escalated(asked)
+        return CommunicationUpdate(cursor_text(Position(index.epoch, row.cursor)), known.id, row.time, kind)
+
+
+class CommunicationWatcher:
+    """One watcher's place in the log."""
+
+    __slots__ = ("_first", "_live", "_position")
+
+    def __init__(self, live: LiveCommunications, cursor: str) -> None:
+        self._live = live
+        self._first: bytes | None = None
+        position = live.position_of(cursor) if cursor else None
+        if position is None:
+            self._begin(reset=bool(cursor))
+        else:
+            self._position = position
+
+    def concerned(self, news: News) -> bool:
+        """Whether there may be something for it."""
+        return news.everyone
+
+    def take(self, most: int) -> tuple[Batch, bool]:
+        """At most so many updates that come next, and whether more wait. Raises IndexUnavailable, StorageUnavailable."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return Batch([first]), True
+        before = self._position
+        try:
+            batch, self._position = self._live.behind(before, most)
+        except Renewed:
+            self._begin(reset=True)
+            return self.take(most)
+        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
+        return (batch, True) if batch.updates else (Batch([]), False)
+
+    def heartbeat(self) -> bytes:
+        """That nothing happened, with the cursor."""
+        now = self._live.store.space.clock()
+        return self._live.encode(CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat()))
+
+    def _begin(self, *, reset: bool) -> None:
+        self._first, self._position = self._live.snapshot(reset=reset)
+
+
+def cursor_text(position: Position) -> str:
+    """A place in the log as callers see it."""
+    return f"x{position}"

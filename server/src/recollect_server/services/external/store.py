@@ -1,0 +1,161 @@
+"""Writes the transcripts of external communications and keeps the index up to them.
+
+Nothing of them is held in memory: what is known of one is asked of the index, and where the index cannot answer nothing is written
+either. A provider, or an owner's panel, comes again. What is written and could not be indexed is brought up before anything else is
+asked, so no message that was delivered twice is ever taken for a new one.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from recollect_server.domain.conversation import Content
+from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.external import Communication, ExternalMessage
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import is_communication_id
+from recollect_server.services.catching_up import IndexAhead
+from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
+from recollect_server.services.head import RequestKey
+from recollect_server.services.lines import encoded
+from recollect_server.services.space import Space
+from recollect_server.storage.index.external import StoredCommunication
+from recollect_server.storage.index.migrations import SEQUENCE_BITS
+from recollect_server.storage.index.turns import Place
+from recollect_server.storage.points import reach
+from recollect_server.storage.transcript.reader import read_lines, scan
+from recollect_server.storage.transcript.writer import TranscriptChanged
+
+log = structlog.get_logger("recollect.external")
+
+_MAX_LINES = (1 << SEQUENCE_BITS) - 1
+
+
+@frozen
+class Written:
+    """What a write came to: the communication as it is now."""
+
+    communication: Communication
+    messages: list[ExternalMessage]
+
+
+class CommunicationStore:
+    """The external communications of a space. A communication is written under `space.locks.hold(its id)`."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.folder = space.folder.external
+        self.on_change: Callable[[], None] = _nothing
+        """Called after each change, when it is in the index."""
+        self._behind: set[str] = set()  # what the index did not take in
+
+    @property
+    def behind(self) -> bool:
+        """Whether the index lacks something."""
+        return bool(self._behind)
+
+    def bring_up(self) -> None:
+        """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold no communication's lock."""
+        for communication_id in sorted(self._behind):
+            with self.space.locks.hold(communication_id), suppress(CommunicationNotFound):
+                self.space.writer.forget(self.folder.path(communication_id))  # its tail may be mended
+                self._catch_up(communication_id)
+            self._behind.discard(communication_id)
+            log.warning("communication_caught_up", communication=communication_id)
+            self.on_change()
+
+    def _catch_up(self, communication_id: str) -> None:
+        index = self.space.index
+        try:
+            catch_up(self.folder, index, communication_id, CaughtUp(), time=self.space.clock(), log_updates=True)
+        except IndexAhead as error:
+            index.condemn(str(error))  # whoever looks after the index makes it anew
+            raise
+
+    def find(self, communication_id: str) -> StoredCommunication:
+        """A communication. Raises CommunicationNotFound, IndexUnavailable."""
+        stored = self.space.index.communication(communication_id) if is_communication_id(communication_id) else None
+        if stored is None:
+            raise CommunicationNotFound(communication_id)
+        return stored
+
+    def begin(self, communication_id: str, contents: list[Content]) -> Written:
+        """Writes the first lines of a new communication, all or none, durable when it returns. Hold its lock.
+
+        Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
+        """
+        return self._write(communication_id, None, contents, None)
+
+    def append(self, stored: StoredCommunication, contents: list[Content], request: RequestKey | None) -> Written:
+        """Appends lines, all or none, durable when it returns. A message brings its sequence. Hold the communication's lock.
+
+        Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
+        """
+        if stored.lines + len(contents) > _MAX_LINES:
+            raise InvalidField.of("communication_id", f"the communication is full: {_MAX_LINES} lines")
+        return self._write(stored.communication.id, stored, contents, request)
+
+    def _write(
+        self, communication_id: str, stored: StoredCommunication | None, contents: list[Content], request: RequestKey | None
+    ) -> Written:
+        size, count = (stored.bytes, stored.lines) if stored else (0, 0)
+        lines, data = encoded(contents, request, "", offset=size, sequence=count + 1)
+        path = self.folder.path(communication_id)
+        try:
+            if stored is None:
+                self.folder.create()
+                self.space.writer.create(path, data)
+            else:
+                self.space.writer.append(path, data, size)
+        except OSError as error:
+            if isinstance(error, TranscriptChanged):
+                self._behind.add(communication_id)
+            raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
+        reach("external.recorded")
+        before = known = stored.communication if stored else None
+        for line in lines:
+            known = folded(known, line, communication_id)
+        assert known is not None
+        try:
+            self.space.index.add_external(before, known, lines, time=self.space.clock())
+        except IndexUnavailable as error:
+            self._behind.add(communication_id)
+            log.error("communication_not_indexed", communication=communication_id, reason=str(error))
+            raise
+        reach("external.indexed")
+        self.on_change()
+        return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
+
+    def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
+        """The messages at these places, those that can be read. Raises StorageUnavailable."""
+        if not places:
+            return []
+        try:
+            lines = read_lines(self.folder.path(communication_id), places)
+        except OSError as error:
+            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, ExternalMessage)]
+
+    def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
+        """What a communication was after a line, and the messages of the batch that ends there. Raises StorageUnavailable."""
+        known: Communication | None = None
+        batch: list[ExternalMessage] = []
+        try:
+            for line in scan(self.folder.path(communication_id)):
+                known = folded(known, line, communication_id)
+                if line.entry and line.entry.stamp.batch[0] == 1:
+                    batch = []
+                if line.entry and isinstance(line.entry.content, ExternalMessage):
+                    batch.append(line.entry.content)
+                if line.sequence == last_sequence:
+                    break
+        except OSError as error:
+            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        if known is None:
+            raise CommunicationNotFound(communication_id)
+        return Written(known, batch)
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""

@@ -1,0 +1,99 @@
+"""The newest turns of conversations, in memory: what a context is built from first.
+
+A tail is kept for a conversation once a context was built for it, and follows its appends. It knows up to which line it goes, so
+one that missed something is never taken for the newest: who asks says how many lines the transcript has.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recollect_server.domain.message import Message
+from recollect_server.domain.packing import HOT_TURNS
+from recollect_server.storage.transcript.reader import Line
+
+_MOST = 4096  # conversations
+_MAX_BYTES = 64 << 20  # of all together
+_MAX_TAIL = 256 << 10  # bytes of one: a longer one is read from the disk each time
+
+
+@dataclass(slots=True)
+class _Tail:
+    lines: int
+    messages: list[Message]
+    size: int
+
+
+class Tails:
+    """The tails of a space. Safe to call from any thread; what concerns one conversation is called under its lock."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self.evicted: Callable[[str], None] = _nobody
+        """Told of each conversation whose tail made room for another's."""
+        self._most = most
+        self._guard = threading.Lock()  # guards the order and the total; nothing slow happens under it
+        self._tails: OrderedDict[str, _Tail] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, conversation_id: str, lines: int) -> list[Message] | None:
+        """The messages of the newest turns, oldest first, of a transcript of so many lines; None if they are not here."""
+        with self._guard:
+            tail = self._tails.get(conversation_id)
+            if tail is None or tail.lines != lines:
+                return None
+            self._tails.move_to_end(conversation_id)
+            return list(tail.messages)
+
+    def put(self, conversation_id: str, lines: int, messages: list[Message]) -> None:
+        """Keeps the messages of the newest turns, which were read."""
+        tail = _Tail(lines, list(messages), sum(map(_size, messages)))
+        gone: list[str] = []
+        with self._guard:
+            self._drop(conversation_id)
+            if tail.size > _MAX_TAIL:
+                return
+            self._tails[conversation_id] = tail
+            self._bytes += tail.size
+            while len(self._tails) > self._most or self._bytes > _MAX_BYTES:
+                gone.append(next(iter(self._tails)))
+                self._drop(gone[-1])
+        for name in gone:
+            self.evicted(name)
+
+    def follow(self, conversation_id: str, lines: list[Line]) -> None:
+        """Lines were appended. Of a conversation that has no tail here this is one look into a dictionary."""
+        if conversation_id not in self._tails:
+            return
+        with self._guard:
+            tail = self._tails.get(conversation_id)
+            if tail is None:
+                return
+            new = [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+            grown = tail.messages + new
+            after = grown[-1].turn_number - HOT_TURNS if grown else 0
+            messages = [message for message in grown if message.turn_number > after] if new else tail.messages
+            size = sum(map(_size, messages)) if new else tail.size
+            if tail.lines != lines[0].sequence - 1 or size > _MAX_TAIL:
+                self._drop(conversation_id)
+                return
+            self._bytes += size - tail.size
+            self._tails[conversation_id] = _Tail(lines[-1].sequence, messages, size)
+
+    def forget(self, conversation_id: str) -> None:
+        """The conversation's file changed or went."""
+        with self._guard:
+            self._drop(conversation_id)
+
+    def _drop(self, conversation_id: str) -> None:
+        if tail := self._tails.pop(conversation_id, None):
+            self._bytes -= tail.size
+
+
+def _size(message: Message) -> int:
+    arguments = sum(len(call.arguments) for call in message.tool_calls)
+    return 500 + len(message.content) + len(message.thinking_text) + arguments
+
+
+def _nobody(_: str) -> None:
+    """Nobody is to be told."""

@@ -1,0 +1,155 @@
+"""Which conversations are hot, warm and cold, and how they came to be.
+
+- **Hot**: a context was built for it within the time that is set (`warm_for`), and its newest turns are in memory.
+- **Warm**: it was hot before, or something of it was recalled within that time: turns were fetched, it was among the best three of
+  a search, or messages of it were packed into another conversation's context. What is recalled counts as recent, so one
+  context after the other finds it.
+- **Cold**: everything else.
+
+This is kept in memory and written behind the calls, within a second; nothing of what is answered waits for it. It is no truth: a
+restart goes on with what was written, an index that is made anew begins with every conversation cold.
+"""
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable
+from contextlib import suppress
+
+from recollect_server.domain.context import Context, Tier
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space import Space
+from recollect_server.storage.index.tier_log import Transition
+
+_MOST = 20_000  # conversations that are hot or warm; of more the one that was touched longest ago is cold
+_WAITING = 10_000  # moves that wait to be written: of more the oldest are lost
+
+
+class Tiers:
+    """The tiers of a space. Safe to call from any thread; never waits for the disk, but in `flush`, `listed` and `forget`."""
+
+    def __init__(self, space: Space, warm_for: int) -> None:
+        """`warm_for` is in milliseconds."""
+        self._space = space
+        self._warm_for = warm_for
+        self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
+        self._known: OrderedDict[str, tuple[Tier, int]] = OrderedDict()  # with when it was touched, the longest ago first
+        self._waiting: deque[Transition] = deque(maxlen=_WAITING)
+        self._hits: Counter[str] = Counter()
+        self._flushing = threading.Lock()  # held while moves are written, so that they are written in order
+        space.tails.evicted = self.left_memory
+        try:
+            before = space.index.last_transitions(_MOST)
+        except IndexUnavailable:
+            return  # then all are cold
+        self._known.update((last.conversation_id, (Tier(last.to_tier), last.time)) for last in before if last.to_tier != Tier.COLD)
+        self._expire()
+        for name in [name for name, (tier, _) in self._known.items() if tier is Tier.HOT]:
+            self._move(name, Tier.WARM, "the server started, with nothing in memory")
+
+    def tier_of(self, conversation_id: str) -> Tier:
+        """Where a conversation is."""
+        with self._guard:
+            self._expire()
+            return self._known.get(conversation_id, (Tier.COLD, 0))[0]
+
+    def warm_since(self, conversation_id: str) -> int | None:
+        """When a conversation that is not cold was touched last; None of a cold one."""
+        with self._guard:
+            known = self._known.get(conversation_id)
+        return known[1] if known and known[1] + self._warm_for > self._space.clock() else None
+
+    def built(self, conversation_id: str, context: Context, *, in_memory: bool) -> None:
+        """A context was built for a conversation."""
+        with self._guard:
+            self._expire()
+            self._move(conversation_id, Tier.HOT, "a context was built for it")
+            for name in dict.fromkeys(candidate.conversation_id for candidate in context.cold.packed):
+                self._warm(name, "messages of it were packed into a context")
+            self._hits["contexts"] += 1
+            self._hits["hot_in_memory"] += in_memory
+            self._hits["cold_asked"] += context.cold.considered > 0
+            for packed in context.tiers:
+                self._hits[packed.tier.name.lower()] += len(packed.packed)
+
+    def fetched(self, conversation_id: str) -> None:
+        """Turns of a conversation were fetched."""
+        with self._guard:
+            self._expire()
+            self._warm(conversation_id, "turns of it were fetched")
+
+    def found(self, conversation_ids: Iterable[str]) -> None:
+        """These are the best that a search found."""
+        with self._guard:
+            self._expire()
+            for name in conversation_ids:
+                self._warm(name, "a search found it")
+
+    def left_memory(self, conversation_id: str) -> None:
+        """The newest turns of a conversation made room for those of others."""
+        with self._guard:
+            if self._known.get(conversation_id, (Tier.COLD, 0))[0] is Tier.HOT:
+                self._move(conversation_id, Tier.WARM, "its newest turns left the memory")
+
+    def forget(self, conversation_id: str, _number: int | None) -> int:
+        """A conversation is deleted. Answers 0: this is no part of the receipt."""
+        with self._flushing:
+            with self._guard:
+                self._known.pop(conversation_id, None)
+                kept = [it for it in self._waiting if it.conversation_id != conversation_id]
+                self._waiting.clear()
+                self._waiting.extend(kept)
+            with suppress(IndexUnavailable):  # it is made anew, without them
+                self._space.index.forget_transitions(conversation_id)
+        return 0
+
+    def flush(self) -> None:
+        """Writes what waits. Raises IndexUnavailable; then it waits on."""
+        with self._flushing:
+            with self._guard:
+                self._expire()
+                moved, hits = list(self._waiting), Counter(self._hits)
+            if not moved and not hits:
+                return
+            self._space.index.add_transitions(moved, hits)
+            with self._guard:
+                self._hits = Counter({name: count for name in self._hits if (count := self._hits[name] - hits[name])})
+                written = set(map(id, moved))
+                while self._waiting and id(self._waiting[0]) in written:
+                    self._waiting.popleft()
+
+    def listed(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
+        """The newest moves before an id (0: of all), of a conversation or (empty) of all. Raises IndexUnavailable."""
+        self.flush()
+        return self._space.index.transitions(conversation_id, before, limit)
+
+    # Under the guard ----------------------------------------------------------------------------------------------------
+
+    def _warm(self, conversation_id: str, reason: str) -> None:
+        known = self._known.get(conversation_id)
+        self._move(conversation_id, known[0] if known and known[0] is Tier.HOT else Tier.WARM, reason)
+
+    def _move(self, conversation_id: str, to: Tier, reason: str) -> None:
+        now = self._space.clock()
+        before = self._known.get(conversation_id, (Tier.COLD, now))[0]
+        if to is Tier.COLD:
+            self._known.pop(conversation_id, None)
+        else:
+            self._known[conversation_id] = (to, now)
+            self._known.move_to_end(conversation_id)
+        if to is not before:
+            self._waiting.append(Transition(conversation_id, before, to, reason, now))
+        while len(self._known) > _MOST:
+            self._move(next(iter(self._known)), Tier.COLD, f"{_MOST} others were touched since")
+
+    def _expire(self) -> None:
+        """What was touched too long ago is a tier colder."""
+        now = self._space.clock()
+        while self._known:
+            name = next(iter(self._known))
+            tier, time = self._known[name]
+            if time + self._warm_for > now:
+                return
+            if tier is Tier.HOT and time + 2 * self._warm_for > now:
+                self._move(name, Tier.WARM, "no context was built for it for a while")
+            else:
+                self._move(name, Tier.COLD, "nothing of it was recalled for a while")

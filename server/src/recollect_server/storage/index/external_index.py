@@ -1,0 +1,140 @@
+"""The part of the index's door that external communications use. Every method raises IndexUnavailable.
+
+A change of theirs is committed when `add_external` returns, so what is asked for here need not wait for the appends of
+conversations that are not taken in yet.
+"""
+
+from dataclasses import dataclass
+
+import apsw
+
+from recollect_server.domain.external import Communication, Escalation
+from recollect_server.storage.index import external, updates
+from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication
+from recollect_server.storage.index.log import IndexLog
+from recollect_server.storage.index.seen import Seen
+from recollect_server.storage.index.turns import Place
+from recollect_server.storage.transcript.reader import Line
+
+_CRASH_GAP = 1 << 20  # more cursors than can have been told of changes that a power failure took from the index
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalChanges:
+    """A part of the log, at one moment."""
+
+    whole: bool
+    """Whether everything behind the cursor that was asked for is still here."""
+    last: int
+    """Nothing is behind this cursor, at that moment."""
+    rows: list[ExternalRow]
+    communications: dict[int, Communication]
+    """Those of the rows, by number."""
+    escalations: dict[str, Escalation]
+    """Those of the rows, by id."""
+    places: dict[int, Place]
+    """Where the messages of the rows are, by cursor."""
+
+
+class ExternalIndex(IndexLog):
+    """An open index file, as far as external communications go."""
+
+    _seen: Seen
+
+    def add_external(
+        self, before: Communication | None, after: Communication, lines: list[Line], *, time: int, log: bool = True
+    ) -> None:
+        """Takes in the lines that follow what is indexed, all or none, and returns when that is committed.
+
+        `before` and `after` are what is known without and with them. `time` is now, for the update log; `log` False leaves it out.
+        """
+        self._check()
+        for line in lines:
+            if line.entry is not None and line.entry.stamp.request_id:
+                self._seen.add(line.entry.stamp.request_id)
+        self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
+
+    def communication(self, communication_id: str) -> StoredCommunication | None:
+        """A communication with how far its transcript is indexed, or None."""
+        with self.reading(settled=False) as connection:
+            return external.find(connection, communication_id)
+
+    def communication_with(self, channel: str, party: str) -> StoredCommunication | None:
+        """The communication with a party on a channel, or None."""
+        with self.reading(settled=False) as connection:
+            return external.of_party(connection, channel, party)
+
+    def communications(self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None) -> list[Communication]:
+        """Communications, newest update first, behind the place `after` = (update_time, id)."""
+        with self.reading(settled=False) as connection:
+            return external.select(connection, chosen, limit, after)
+
+    def external_progress(self) -> dict[str, int]:
+        """How many bytes of every communication's transcript are indexed."""
+        with self.reading(settled=False) as connection:
+            return {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
+
+    def delivered(self, channel: str, provider_message_id: str) -> tuple[str, Place] | None:
+        """The communication that has a provider's message, and where; or None."""
+        with self._moment() as connection:
+            found = external.delivered(connection, channel, provider_message_id)
+            stored = external.find(connection, found[0]) if found else None
+            place = external.place(connection, stored.number, found[1]) if found and stored else None
+            return (found[0], place) if found and place else None
+
+    def external_places(self, number: int, before: int, limit: int) -> list[Place]:
+        """Where the newest messages before a line are, in the order of the transcript."""
+        with self.reading(settled=False) as connection:
+            return external.places_before(connection, number, before, limit)
+
+    def escalation(self, escalation_id: str) -> Escalation | None:
+        """An escalation, or None."""
+        with self.reading(settled=False) as connection:
+            return external.escalation(connection, escalation_id)
+
+    def escalation_about(self, communication_id: str, sequence: int) -> Escalation | None:
+        """The escalation that a message opened, or None."""
+        with self.reading(settled=False) as connection:
+            return external.escalation_about(connection, communication_id, sequence)
+
+    def escalations(
+        self, number: int | None, limit: int, after: tuple[int, str] | None = None, *, resolved: bool = False
+    ) -> list[Escalation]:
+        """Escalations, oldest first, behind the place `after` = (create_time, id): of one communication or of all (None)."""
+        with self.reading(settled=False) as connection:
+            return external.escalations(connection, number, limit, after, resolved=resolved)
+
+    def external_changes(self, cursor: int, limit: int) -> ExternalChanges:
+        """The oldest changes behind a cursor; see `ExternalChanges`."""
+        with self._moment() as connection:
+            whole = updates.reaches_back_to(connection, cursor, updates.EXTERNAL)
+            last = updates.last(connection, updates.EXTERNAL)
+            rows = external.updates_after(connection, cursor, limit) if whole else []
+            known = external.by_number(connection, {row.number for row in rows})
+            asked = external.escalations_by_id(connection, {row.escalation_id for row in rows if row.escalation_id})
+            found = {row.cursor: external.place(connection, row.number, row.sequence) for row in rows}
+            places = {at: place for at, place in found.items() if place is not None}
+            return ExternalChanges(whole, last, rows, known, asked, places)
+
+    def newest_communications(self, limit: int) -> tuple[int, list[Communication]]:
+        """The newest communications, and the end of their log at that moment."""
+        with self._moment() as connection:
+            last = updates.last(connection, updates.EXTERNAL)
+            return last, external.select(connection, CommunicationFilter(), limit)
+
+    def skip_external_cursors(self) -> None:
+        """Leaves out the cursors that may have been told of changes which a power failure took from the index."""
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            begin = updates.last(connection, updates.EXTERNAL)
+            updates.skip(connection, begin, begin + _CRASH_GAP, updates.EXTERNAL)
+
+        self._database.write(job)
+
+    def prune_external(self, before: int, most: int, limit: int) -> int:
+        """Takes at most so many of the changes that are older than a time, or beyond the newest `most`, out of the log."""
+        with self.reading(settled=False) as connection:
+            through = updates.prunable(connection, before, most, updates.EXTERNAL)
+        if not through:
+            return 0
+        return self._database.write(lambda connection, _: updates.prune(connection, through, limit, updates.EXTERNAL))

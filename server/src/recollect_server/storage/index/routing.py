@@ -1,0 +1,123 @@
+"""Where messages of channels go, as the index knows it."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import orjson
+
+from recollect_server.domain.routing import Place
+from recollect_server.storage.index.file import NAME, IndexFile
+
+_LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
+_MAX_LIMITED = 1000  # senders that are named at the most
+
+
+class Routing(IndexFile):
+    """The part of the index's door that routing uses. Every method raises IndexUnavailable.
+
+    `settled` False reads what is taken in now, without waiting: the caller knows what was added last.
+    """
+
+    def taken(self) -> tuple[int, int]:
+        """How many additions are taken in or were refused, and how many were put in."""
+        return self._database.taken, self._database.puts
+
+    def pinned(self, place: Place, *, settled: bool) -> list[str]:
+        """The pinned conversations of a place, newest first. There is more than one only after a crash."""
+        with self.reading(settled=settled) as connection:
+            rows = connection.execute(
+                "SELECT id FROM conversations WHERE pinned = 1 AND channel = ? AND contact = ? AND group_id = ? AND thread_id = ?"
+                " ORDER BY id DESC",
+                (place.channel, place.contact, place.group_id, place.thread_id),
+            )
+            return [row[0] for row in rows]
+
+    def mail(self, names: Collection[int], *, settled: bool) -> list[tuple[str, str | None]]:
+        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`), each with the one that goes on
+        for it, if any.
+        """
+        with self.reading(settled=settled) as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT c.id, k.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value"
+                " JOIN conversations c USING (number) LEFT JOIN continued k USING (number)",
+                (orjson.dumps(list(names)).decode(),),
+            )
+            return [(row[0], row[1]) for row in rows]
+
+    def continued(self, conversation_id: str, *, settled: bool) -> str | None:
+        """The conversation that takes what comes in for this one; None: itself."""
+        with self.reading(settled=settled) as connection:
+            found: str | None = connection.execute(
+                "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?", (conversation_id,)
+            ).get
+            return found
+
+    def delivered_elsewhere(self, key: str, channel: str, provider_message_id: str) -> tuple[bool, bool]:
+        """Whether this message of a provider was in a conversation that was deleted, and whether it came as a third party's."""
+        with self.reading(settled=False) as connection:
+            row = connection.execute(
+                "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?),"
+                " EXISTS(SELECT 1 FROM external_deliveries WHERE channel = ? AND provider_message_id = ?)",
+                (key, channel, provider_message_id),
+            ).get
+            return bool(row[0]), bool(row[1])
+
+    def forget(self, keys: Iterable[str], size: int) -> None:
+        """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.executemany("INSERT OR IGNORE INTO forgotten VALUES(?)", ((key,) for key in keys))
+            connection.execute("INSERT OR REPLACE INTO identity VALUES(?, ?)", (_LEDGER, str(size)))
+
+        self._database.write(job)
+
+    def forgotten_bytes(self) -> int:
+        """How much of the ledger is known."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0)
+
+    def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:
+        """Counts messages of a sender that came too fast. The last so many senders are kept."""
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.execute(
+                "INSERT INTO limited VALUES(?, ?, ?, ?) ON CONFLICT(channel, sender)"
+                " DO UPDATE SET refused = refused + excluded.refused, time = excluded.time",
+                (channel, sender, refused, time),
+            )
+            connection.execute(
+                "DELETE FROM limited WHERE (channel, sender) IN"
+                " (SELECT channel, sender FROM limited ORDER BY time DESC LIMIT -1 OFFSET ?)",
+                (_MAX_LIMITED,),
+            )
+
+        self._database.write(job)
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A sender that wrote faster than allowed: how many messages were refused, and when the last time."""
+
+    channel: str
+    sender: str
+    refused: int
+    time: int
+
+
+def limited_of(folder: Path, most: int) -> tuple[int, list[Limited]]:
+    """How many senders were limited, and those with the most refusals, without taking the index from a server that runs."""
+    if not (folder / NAME).exists():
+        return 0, []
+    try:
+        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            count = int(connection.execute("SELECT count(*) FROM limited").get)
+            query = "SELECT channel, sender, refused, time FROM limited ORDER BY refused DESC, channel, sender LIMIT ?"
+            return count, [Limited(*row) for row in connection.execute(query, (most,))]
+        finally:
+            connection.close()
+    except apsw.Error:
+        return 0, []  # `stats` says of the index itself what is wrong

@@ -1,0 +1,90 @@
+"""The moves of conversations between the tiers of contexts, and what contexts were made of. Written behind the calls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from recollect_server.storage.index.file import NAME, IndexFile
+
+_KEPT = 100_000
+"""Transitions that are kept: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A move; `id` 0 as long as it is not written. Tiers are the contract's numbers."""
+
+    conversation_id: str
+    from_tier: int
+    to_tier: int
+    reason: str
+    time: int
+    id: int = 0
+
+
+class TierLog(IndexFile):
+    """The part of the index's door that keeps tiers. Every method raises IndexUnavailable."""
+
+    def add_transitions(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
+        """Writes moves, in their order, and adds to what was counted. What is beyond the newest `kept` goes."""
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.executemany(
+                "INSERT INTO tier_transitions(conversation_id, from_tier, to_tier, reason, time) VALUES(?, ?, ?, ?, ?)",
+                [(it.conversation_id, it.from_tier, it.to_tier, it.reason, it.time) for it in moved],
+            )
+            connection.execute("DELETE FROM tier_transitions WHERE id <= (SELECT max(id) FROM tier_transitions) - ?", (kept,))
+            connection.executemany(
+                "INSERT INTO tier_hits VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET count = count + ?2", list(hits.items())
+            )
+
+        self._database.write(job)
+
+    def transitions(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
+        """The newest moves before an id (0: the newest of all), of a conversation or (empty) of all."""
+        where, values = "id < ?", [before or 1 << 62]
+        if conversation_id:
+            where, values = f"{where} AND conversation_id = ?", [*values, conversation_id]  # type: ignore[list-item]
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT conversation_id, from_tier, to_tier, reason, time, id FROM tier_transitions"
+                f" WHERE {where} ORDER BY id DESC LIMIT ?",
+                (*values, limit),
+            )
+            return [Transition(*row) for row in rows]
+
+    def last_transitions(self, limit: int) -> list[Transition]:
+        """Of each conversation that moved among the newest so many moves, its last one; oldest first."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT conversation_id, from_tier, to_tier, reason, time, max(id) FROM"
+                " (SELECT * FROM tier_transitions ORDER BY id DESC LIMIT ?) GROUP BY conversation_id ORDER BY 6",
+                (limit,),
+            )
+            return [Transition(*row) for row in rows]
+
+    def forget_transitions(self, conversation_id: str) -> int:
+        """Takes a conversation's moves out. Returns how many there were."""
+
+        def job(connection: apsw.Connection, _: int) -> int:
+            connection.execute("DELETE FROM tier_transitions WHERE conversation_id = ?", (conversation_id,))
+            return connection.changes()
+
+        return self._database.write(job)
+
+
+def hits_of(folder: Path) -> dict[str, int]:
+    """What contexts were made of, by the index in a folder, without taking it from a server that runs."""
+    if not (folder / NAME).exists():
+        return {}
+    try:
+        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(2000)
+            return {str(row[0]): int(row[1]) for row in connection.execute("SELECT name, count FROM tier_hits")}
+        finally:
+            connection.close()
+    except apsw.Error:
+        return {}  # `stats` says of the index itself what is wrong

@@ -1,0 +1,48 @@
+"""Deliveries of providers: how their ids stand in transcripts, and what is kept of them once their conversation is deleted.
+
+A message that a provider delivers again after the owner deleted its conversation must not come back. So before the transcript goes,
+the ids that it has are added to the ledger `forgotten`, as hashes: of what was said, and by whom, nothing is left.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from recollect_server.domain.conversation import CommandRun
+from recollect_server.storage.transcript.ledger import Ledger
+from recollect_server.storage.transcript.reader import scan
+
+_LINE = 1000  # hashes of one line of the ledger
+
+
+def key_of_delivery(channel: str, provider_message_id: str) -> str:
+    """A delivery as the `requestId` of the lines that it wrote. No caller's request id has a space."""
+    return f"{channel} {provider_message_id}"
+
+
+def hash_of_delivery(key: str) -> str:
+    """What is kept of a delivery: 96 bits of its SHA-256, in hex."""
+    return hashlib.sha256(key.encode()).hexdigest()[:24]
+
+
+def deliveries(path: Path) -> list[str]:
+    """The hashes of the deliveries that a transcript has, and of the requests that ran commands, none twice. Raises OSError."""
+    found: dict[str, None] = {}
+    for line in scan(path):
+        key = line.entry.stamp.request_id if line.entry else ""
+        if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
+            found[hash_of_delivery(key)] = None
+    return list(found)
+
+
+def forget(ledger: Ledger, hashes: list[str]) -> None:
+    """Adds deliveries to the ledger, durably. Raises OSError."""
+    for start in range(0, len(hashes), _LINE):
+        ledger.append({"type": "forgotten", "deliveries": hashes[start : start + _LINE]})
+
+
+def forgotten(ledger: Ledger) -> Iterator[str]:
+    """All hashes of the ledger. Raises OSError."""
+    for line in ledger.lines():
+        if isinstance(them := line.get("deliveries"), list):
+            yield from (it for it in them if isinstance(it, str))

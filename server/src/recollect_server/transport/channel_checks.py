@@ -1,0 +1,77 @@
+"""What is asked of an inbound message."""
+
+from recollect.v1 import channel_pb2
+from recollect.v1 import channel_service_pb2 as api
+
+from recollect_server.domain.addresses import OWNERS_ALONE, normal_address, normal_message_ids
+from recollect_server.transport.checks import Checks, Limits
+
+_ID = 998
+_ADDRESS = 320
+_MAX_REFERENCES = 100
+_SESSION = 128
+
+
+def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, now: int) -> str:
+    """Checks a message that came in, and returns its sender in normal form. `now` is the server's clock in milliseconds."""
+    checks.label("channel", request.channel, required=True)
+    checks.text("provider_message_id", request.provider_message_id, least=1, most=_ID)
+    checks.text("sender", request.sender, most=_ADDRESS)
+    sender = normal_address(request.channel, request.sender)
+    if not sender and request.channel not in OWNERS_ALONE:
+        checks.refuse("sender", f"is no address on {request.channel}" if request.sender else "is required on this channel")
+    size = request.ByteSize()
+    if size > limits.message_bytes:
+        checks.refuse("text", f"the request has {size} bytes; at most {limits.message_bytes} are allowed")
+    elif "\0" in request.text:
+        checks.refuse("text", "holds the character NUL")
+    elif not request.text and not request.attachments:
+        checks.refuse("text", "is empty, and there is no attachment")
+    checks.attachments("attachments", request.attachments)
+    if request.HasField("time"):
+        checks.moment("time", request.time, now)
+    _origin(checks, request)
+    return sender
+
+
+def _origin(checks: Checks, request: api.ReceiveRequest) -> None:
+    kind = request.WhichOneof("origin")
+    if kind is not None and kind != request.channel:
+        checks.refuse(kind, f"goes with the channel {kind}, and channel is {request.channel}")
+        return
+    match kind:
+        case "whatsapp":
+            checks.text("whatsapp.group_id", request.whatsapp.group_id, most=_ADDRESS)
+        case "email":
+            _email(checks, request.email)
+        case "discord":
+            _discord(checks, request.discord)
+        case "cli":
+            checks.text("cli.session_name", request.cli.session_name, most=_SESSION)
+            if request.cli.session_name != request.cli.session_name.strip():
+                checks.refuse("cli.session_name", "has space around it")
+        case "web":
+            checks.conversation_id("web.conversation_id", request.web.conversation_id, required=False)
+        case None if request.channel == "email":
+            checks.refuse("email", "is required on this channel")
+
+
+def _email(checks: Checks, mail: channel_pb2.EmailOrigin) -> None:
+    checks.text("email.message_id", mail.message_id, least=1, most=_ID)
+    if mail.message_id and len(normal_message_ids(mail.message_id)) != 1:
+        checks.refuse("email.message_id", "is not one Message-ID")
+    checks.text("email.in_reply_to", mail.in_reply_to, most=_ID)
+    if len(mail.references) > _MAX_REFERENCES:
+        checks.refuse("email.references", f"has {len(mail.references)} entries; at most {_MAX_REFERENCES} are allowed")
+    for index, reference in enumerate(mail.references[:_MAX_REFERENCES]):
+        checks.text(f"email.references[{index}]", reference, most=_ID)
+    checks.text("email.subject", mail.subject, most=_ID)
+
+
+def _discord(checks: Checks, origin: channel_pb2.DiscordOrigin) -> None:
+    place = origin.WhichOneof("place")
+    if place is None:
+        checks.refuse("discord", "is required to name a place: dm_user_id, channel_id or thread_id")
+    else:
+        name: str = getattr(origin, place)
+        checks.text(f"discord.{place}", name.strip(), least=1, most=_ADDRESS - len("discord:channel:"))

@@ -1,0 +1,83 @@
+"""External communications of the contract to the house's types, and back; and their updates as they go out."""
+
+from recollect.v1 import external_communication_pb2 as pb
+from recollect.v1 import message_pb2
+
+from recollect_server.domain import external as domain
+from recollect_server.domain.external import Communication, Direction, Escalation, ExternalMessage, Trust
+from recollect_server.domain.update import Heartbeat
+from recollect_server.transport.convert import timestamp
+
+TRUSTS = {
+    pb.TRUST_UNTRUSTED: Trust.UNTRUSTED,
+    pb.TRUST_KNOWN: Trust.KNOWN,
+    pb.TRUST_BLOCKED: Trust.BLOCKED,
+}
+_TRUST_NUMBERS = {trust: number for number, trust in TRUSTS.items()}
+_DIRECTIONS = {Direction.INBOUND: pb.DIRECTION_INBOUND, Direction.OUTBOUND: pb.DIRECTION_OUTBOUND}
+
+
+def communication_to(communication: Communication) -> pb.ExternalCommunication:
+    """A communication as it goes out."""
+    return pb.ExternalCommunication(
+        id=communication.id,
+        channel=communication.channel,
+        party=communication.party,
+        trust=_TRUST_NUMBERS[communication.trust],
+        scopes=communication.scopes,
+        create_time=timestamp(communication.create_time),
+        update_time=timestamp(communication.update_time),
+        message_count=communication.message_count,
+        open_escalations=len(communication.open),
+    )
+
+
+def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
+    """A message as it goes out."""
+    return pb.ExternalMessage(
+        sequence=message.sequence,
+        direction=_DIRECTIONS[message.direction],
+        text=message.text,
+        timestamp=timestamp(message.timestamp),
+        attachments=[
+            message_pb2.Attachment(media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length) for it in message.attachments
+        ],
+        provider_message_id=message.provider_message_id,
+        scope=message.scope,
+    )
+
+
+def escalation_to(escalation: Escalation) -> pb.Escalation:
+    """An escalation as it goes out."""
+    resolved = escalation.resolve_time
+    return pb.Escalation(
+        id=escalation.id,
+        communication_id=escalation.communication_id,
+        sequence=escalation.sequence,
+        question=escalation.question,
+        answer=escalation.answer,
+        create_time=timestamp(escalation.create_time),
+        resolve_time=None if resolved is None else timestamp(resolved),
+    )
+
+
+def encode_communication_update(update: domain.CommunicationUpdate) -> bytes:
+    """An update as bytes of `recollect.v1.CommunicationUpdate`."""
+    value = pb.CommunicationUpdate(
+        cursor=update.cursor, communication_id=update.communication_id, time=timestamp(update.time), reset=update.reset
+    )
+    match update.kind:
+        case domain.Listed(communications):
+            value.communication_list.communications.extend(map(communication_to, communications))
+            value.communication_list.SetInParent()
+        case domain.Exchanged(communication, message):
+            value.communication_message.communication.CopyFrom(communication_to(communication))
+            if message is not None:
+                value.communication_message.message.CopyFrom(external_message_to(message))
+        case domain.Changed(communication):
+            value.communication_changed.communication.CopyFrom(communication_to(communication))
+        case domain.Escalated(escalation):
+            value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
+        case Heartbeat():
+            value.heartbeat.SetInParent()
+    return value.SerializeToString()

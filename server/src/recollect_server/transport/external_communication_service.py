@@ -1,0 +1,128 @@
+"""ExternalCommunicationService: check, call, convert, return."""
+
+from functools import partial
+
+import grpc
+from recollect.v1 import external_communication_service_pb2 as api
+
+from recollect_server.domain.external import Trust
+from recollect_server.services.external.external import External
+from recollect_server.services.external.live import LiveCommunications
+from recollect_server.storage.index.external import CommunicationFilter
+from recollect_server.transport.checks import Checks, Limits
+from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to
+from recollect_server.transport.handling import Send
+from recollect_server.transport.pages import place_of, token_of
+from recollect_server.transport.streams import Streams
+
+_MAX_PARTY = 320
+_MAX_SCOPES = 32
+_MAX_ANSWER = 16 * 1024
+_NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
+
+
+class ExternalCommunicationHandlers:
+    """The handlers of ExternalCommunicationService."""
+
+    def __init__(self, external: External, live: LiveCommunications, streams: Streams, limits: Limits) -> None:
+        self._external = external
+        self._live = live
+        self._streams = streams
+        self._limits = limits
+
+    def ListCommunications(
+        self, request: api.ListCommunicationsRequest, context: grpc.ServicerContext
+    ) -> api.ListCommunicationsResponse:
+        """A page of communications."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        checks.text("party", request.party, most=_MAX_PARTY)
+        if request.trust and request.trust not in TRUSTS:
+            checks.refuse("trust", "is not a trust of this version")
+        checks.done()
+        chosen = CommunicationFilter(request.party, TRUSTS.get(request.trust), request.open_escalations_only)
+        page = self._external.page(chosen, _size(request.page_size), place_of(request, request.page_token))
+        return api.ListCommunicationsResponse(
+            communications=[communication_to(it) for it in page.communications], next_page_token=token_of(request, page.next)
+        )
+
+    def GetCommunication(self, request: api.GetCommunicationRequest, context: grpc.ServicerContext) -> api.GetCommunicationResponse:
+        """A communication with a page of its messages."""
+        checks = Checks()
+        checks.communication_id("communication_id", request.communication_id)
+        checks.not_negative("page_size", request.page_size)
+        checks.done()
+        place = place_of(request, request.page_token)
+        page = self._external.history(request.communication_id, _size(request.page_size), place)
+        return api.GetCommunicationResponse(
+            communication=communication_to(page.communication),
+            messages=[external_message_to(it) for it in page.messages],
+            next_page_token=token_of(request, page.next),
+        )
+
+    def SetTrust(self, request: api.SetTrustRequest, context: grpc.ServicerContext) -> api.SetTrustResponse:
+        """Sets how far a party is trusted."""
+        trust = TRUSTS.get(request.trust)
+        checks = Checks()
+        checks.communication_id("communication_id", request.communication_id)
+        if trust is None:
+            checks.refuse("trust", "is not a trust of this version" if request.trust else _NO_TRUST)
+        checks.topics("scopes", list(request.scopes), most=_MAX_SCOPES)
+        if request.scopes and trust is not Trust.KNOWN:
+            checks.refuse("scopes", "go with TRUST_KNOWN alone")
+        checks.request_id(request.request_id)
+        checks.done()
+        assert trust is not None
+        scopes = tuple(dict.fromkeys(request.scopes))
+        communication = self._external.set_trust(request.communication_id, trust, scopes, request.request_id)
+        return api.SetTrustResponse(communication=communication_to(communication))
+
+    def RecordReply(self, request: api.RecordReplyRequest, context: grpc.ServicerContext) -> api.RecordReplyResponse:
+        """Records a reply."""
+        checks = Checks()
+        checks.communication_id("communication_id", request.communication_id)
+        checks.said("text", request.text, self._limits.message_bytes)
+        if request.scope:
+            checks.kebab("scope", request.scope)
+        checks.request_id(request.request_id)
+        checks.done()
+        communication, reply = self._external.record_reply(
+            request.communication_id, request.text, request.scope, request.request_id
+        )
+        return api.RecordReplyResponse(communication=communication_to(communication), message=external_message_to(reply))
+
+    def ListEscalations(self, request: api.ListEscalationsRequest, context: grpc.ServicerContext) -> api.ListEscalationsResponse:
+        """A page of escalations."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        checks.communication_id("communication_id", request.communication_id, required=False)
+        checks.done()
+        place = place_of(request, request.page_token)
+        size = _size(request.page_size)
+        page = self._external.escalations(request.communication_id, size, place, resolved=request.include_resolved)
+        return api.ListEscalationsResponse(
+            escalations=[escalation_to(it) for it in page.escalations], next_page_token=token_of(request, page.next)
+        )
+
+    def ResolveEscalation(
+        self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext
+    ) -> api.ResolveEscalationResponse:
+        """Records the owner's answer."""
+        checks = Checks()
+        checks.escalation_id("escalation_id", request.escalation_id)
+        checks.said("answer", request.answer, _MAX_ANSWER)
+        checks.request_id(request.request_id)
+        checks.done()
+        escalation = self._external.resolve_escalation(request.escalation_id, request.answer, request.request_id)
+        return api.ResolveEscalationResponse(escalation=escalation_to(escalation))
+
+    def StreamCommunicationUpdates(
+        self, request: api.StreamCommunicationUpdatesRequest, context: grpc.ServicerContext, send: Send
+    ) -> None:
+        """Opens a stream of what happens."""
+        subscribe = partial(self._live.subscribe, request.cursor)
+        self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
+
+
+def _size(asked: int) -> int:
+    return min(asked or 50, 500)

@@ -1,0 +1,32 @@
+"""What the tests of anchors share: bare calls for them."""
+
+from typing import Any
+
+from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.anchor_pb2 import Anchor, AnchorSource
+
+from tests.cli.conftest import _logs_apart
+from tests.server.conftest import Service, connect, service
+
+__all__ = ["_logs_apart", "connect", "service"]
+
+
+def set_anchor(service: Service, key: str, value: str, source: tuple[str, int] | None = None, **fields: Any) -> Anchor:
+    """Sets an anchor; `source` is a conversation and a line."""
+    request = api.SetAnchorRequest(key=key, value=value, **fields)
+    if source:
+        request.source.CopyFrom(AnchorSource(conversation_id=source[0], sequence=source[1]))
+    return service.recall.SetAnchor(request).anchor
+
+
+def forget_anchor(service: Service, key: str, **fields: Any) -> list[Anchor]:
+    return list(service.recall.DeleteAnchor(api.DeleteAnchorRequest(key=key, **fields)).anchors)
+
+
+def anchors(service: Service, key: str = "", *, superseded: bool = False) -> list[Anchor]:
+    return list(service.recall.ListAnchors(api.ListAnchorsRequest(key=key, include_superseded=superseded)).anchors)
+
+
+def values(service: Service, key: str = "", *, superseded: bool = False) -> list[tuple[str, str]]:
+    """Key and value of each."""
+    return [(anchor.key, anchor.value) for anchor in anchors(service, key, superseded=superseded)]

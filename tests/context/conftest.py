@@ -1,0 +1,59 @@
+"""What the tests of contexts share: contexts by bare calls, and made-up messages."""
+
+from typing import Any
+
+from recollect.v1 import context_pb2
+from recollect.v1 import recall_service_pb2 as api
+from recollect_server.domain.context import Candidate
+from recollect_server.domain.message import Message, Role, ToolCall
+
+from tests.cli.conftest import _logs_apart
+from tests.server.conftest import Service, connect, service
+
+__all__ = ["_logs_apart", "connect", "service"]
+
+HOT, WARM, COLD = context_pb2.CONTEXT_TIER_HOT, context_pb2.CONTEXT_TIER_WARM, context_pb2.CONTEXT_TIER_COLD
+HERE = "conv-01J00000000000000000000001"
+THERE = "conv-01J00000000000000000000002"
+
+
+def built(service: Service, conversation_id: str, message: str = "", **fields: Any) -> api.BuildContextResponse:
+    """A context; what is not a field of the request is a part of the budget."""
+    budget = {name: fields.pop(name) for name in ("hot", "warm", "cold", "total") if name in fields}
+    request = api.BuildContextRequest(conversation_id=conversation_id, message=message, **fields)
+    if budget:
+        request.budget.CopyFrom(context_pb2.ContextBudget(**budget))
+    return service.recall.BuildContext(request)
+
+
+def said(messages: Any) -> list[str]:
+    """What was packed."""
+    return [packed.message.content for packed in messages]
+
+
+def allocation(answer: api.BuildContextResponse, tier: int) -> context_pb2.TierAllocation:
+    return next(each for each in answer.allocation if each.tier == tier)
+
+
+def candidate(
+    sequence: int,
+    content: str = "",
+    role: Role = Role.USER,
+    *,
+    turn: int = 0,
+    calls: tuple[str, ...] = (),
+    answers: str = "",
+    relevance: float = 0.5,
+    conversation: str = HERE,
+) -> Candidate:
+    """A message that may be packed."""
+    message = Message(
+        role,
+        content,
+        timestamp=sequence + 1,
+        sequence=sequence,
+        turn_number=turn or sequence,
+        tool_calls=tuple(ToolCall(name, "look", "{}") for name in calls),
+        tool_call_id=answers,
+    )
+    return Candidate(conversation, message, relevance, "made up")

@@ -1,0 +1,347 @@
+"""BuildContext through the running server: which messages are hot, warm and cold, and what is said of the others."""
+
+import shutil
+from collections.abc import Callable
+
+import orjson
+import pytest
+from recollect.v1 import context_pb2
+from recollect.v1.message_pb2 import ToolCall
+from recollect_server.domain.conversation import AnchorSet
+from recollect_server.storage.transcript.record import Entry, encode
+
+from tests.anchors.conftest import set_anchor
+from tests.conftest import MovableClock, RunningServer
+from tests.context.conftest import COLD, HOT, WARM, allocation, built, said
+from tests.server.conftest import UNKNOWN, Service, agent, at_once, delete_index, failure_of, kept_by, tool, transcript, user
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+DAY = 86_400_000
+
+
+def places(messages: object) -> list[tuple[str, int]]:
+    return [(it.conversation_id, it.message.sequence) for it in messages]  # type: ignore[attr-defined]
+
+
+def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service) -> None:
+    conversation = service.told(*(f"turn {number}" for number in range(1, 13)))
+    answer = built(service, conversation, "What now?")
+    assert said(answer.hot) == [f"turn {number}" for number in range(8, 13)]
+    assert said(answer.warm) == [f"turn {number}" for number in range(1, 8)]
+    assert (said(answer.cold), answer.rendered, list(answer.dropped)) == ([], "", [])
+    assert [each.tier for each in answer.allocation] == [HOT, WARM, COLD]
+    hot, warm, cold = answer.allocation
+    assert (hot.budget, hot.considered, hot.packed, hot.used) == (1500, 5, 5, sum(it.tokens for it in answer.hot))
+    assert (warm.budget, warm.packed) == (2000 + 1500 - hot.used, 7)
+    assert cold.note == "not asked: no other conversation is stored"
+
+
+def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
+    answer = built(service, service.create().id, "Hello, is there anything?")
+    assert (said(answer.hot), said(answer.warm), said(answer.cold), list(answer.degraded)) == ([], [], [], [])
+    assert allocation(answer, WARM).note == "there are no earlier turns"
+
+
+def test_hot_follows_appends_deletes_compressions_and_restarts(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    conversation = service.told("one", "two")
+    assert said(built(service, conversation).hot) == ["one", "two"]
+    service.append(conversation, agent("and"))
+    service.append(conversation, user("three"), agent("four"))
+    assert said(built(service, conversation).hot) == ["one", "two", "and", "three", "four"]
+    for number in range(9):
+        service.append(conversation, user(f"more {number}"))
+        assert said(built(service, conversation).hot)[-1] == f"more {number}"
+    assert said(built(service, conversation).hot) == [f"more {number}" for number in range(4, 9)]
+    service.compress(conversation, 10, "All of that.")
+    assert said(built(service, conversation).hot) == ["more 7", "more 8"]
+    server.stop()
+    again = connect(start_server())
+    assert said(built(again, conversation).hot) == ["more 7", "more 8"]
+    again.delete(conversation)
+    assert failure_of(lambda: built(again, conversation)).reason == "CONVERSATION_NOT_FOUND"
+
+
+def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(service: Service) -> None:
+    here = service.told("turn 0")
+    acknowledged = [2]
+    seen: list[bool] = []
+
+    def call(caller: int) -> None:
+        for number in range(25):
+            if caller % 2:
+                answer = service.append(here, user(f"turn {caller} {number}"))
+                acknowledged.append(answer.messages[-1].sequence)
+            else:
+                known = max(acknowledged)
+                hot = [it.message.sequence for it in built(service, here).hot]
+                seen.append(hot[-1] >= known and hot == list(range(hot[0], hot[-1] + 1)) and len(hot) == min(5, hot[-1] - 1))
+
+    at_once(6, call)
+    assert len(seen) == 75
+    assert all(seen)
+
+
+def test_what_a_summary_covers_is_stood_for_by_it(service: Service) -> None:
+    conversation = service.told(*(f"turn {number}" for number in range(1, 21)))
+    service.compress(conversation, 12, "They counted to twelve.")
+    answer = built(service, conversation, "Go on counting.")
+    assert answer.compression_summary == "They counted to twelve."
+    assert said(answer.warm) + said(answer.hot) == [f"turn {number}" for number in range(13, 21)]
+    assert "summary" in allocation(answer, WARM).note
+    assert allocation(answer, WARM).used == sum(it.tokens for it in answer.warm) + 6
+
+
+def test_a_summary_longer_than_the_budget_is_cut_to_it(service: Service) -> None:
+    conversation = service.told("one", "two")
+    service.compress(conversation, 1, "x" * 8000)
+    answer = built(service, conversation, total=300)
+    assert sum(each.used for each in answer.allocation) <= 300
+    assert answer.compression_summary.endswith("…")
+    assert "is cut to the budget" in allocation(answer, WARM).note
+
+
+def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the_last_are_warm(service: Service) -> None:
+    conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
+    set_anchor(service, "city", "Ghent", (conversation, 1 + 77))
+    answer = built(service, conversation, "What now?")
+    turns = [it.message.turn_number for it in answer.warm]
+    assert turns == sorted(turns)
+    assert turns[0] == 1
+    assert turns[-10:] == list(range(186, 196))
+    assert 77 in turns
+    assert len(turns) < 30
+    reasons = {it.message.turn_number: it.reason for it in answer.warm}
+    assert reasons[1] == "the first turn"
+    assert reasons[77] == "an anchor came from it"
+    assert "evenly spaced" in reasons[turns[3]]
+    assert said(answer.hot) == [f"turn {number}" for number in range(196, 201)]
+
+
+def test_the_users_words_stay_where_a_long_answer_does_not_fit(service: Service) -> None:
+    conversation = service.create().id
+    service.append(conversation, user("Tell me about pangolins."), agent("pangolin " * 3000))
+    service.append(conversation, user("Shorter, please."), agent("They eat ants."))
+    answer = built(service, conversation)
+    assert said(answer.hot) == ["Tell me about pangolins.", "Shorter, please.", "They eat ants."]
+    [dropped] = answer.dropped
+    assert (dropped.conversation_id, dropped.sequence, dropped.tier, dropped.tokens) == (conversation, 3, WARM, 6750)
+    assert "6750 tokens and" in dropped.reason
+
+
+def test_what_is_too_long_for_the_hot_budget_may_fit_the_warm_one(service: Service) -> None:
+    conversation = service.create().id
+    service.append(conversation, user("Tell me."), agent("ant " * 1800))
+    answer = built(service, conversation)
+    assert said(answer.hot) == ["Tell me."]
+    assert [it.message.sequence for it in answer.warm] == [3]
+    assert list(answer.dropped) == []
+
+
+def test_a_tool_call_and_its_result_are_packed_together(service: Service) -> None:
+    conversation = service.create().id
+    call = ToolCall(id="c", name="df", arguments="{}")
+    service.append(conversation, user("Look."), agent("", tool_calls=[call]), tool("c", "x" * 20_000), agent("It is full."))
+    answer = built(service, conversation)
+    assert said(answer.hot) == ["Look.", "It is full."]
+    assert {dropped.sequence for dropped in answer.dropped} == {3, 4}
+
+
+def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(service: Service) -> None:
+    there = service.told("The zebra lives in Ghent.", "It rains.")
+    service.told("Nothing of interest.")
+    here = service.told(*("zebra here" for _ in range(3)))
+    answer = built(service, here, "Where does the zebra live?")
+    assert ("The zebra lives in Ghent." in said(answer.cold), {it.conversation_id for it in answer.cold} - {there}) == (True, set())
+    everything = places([*answer.hot, *answer.warm, *answer.cold])
+    assert len(everything) == len(set(everything))
+    best = answer.cold[0]
+    assert (best.message.content, 0 < best.relevance <= 1) == ("The zebra lives in Ghent.", True)
+    assert "fits the message" in best.reason
+    assert allocation(answer, COLD).used == sum(it.tokens for it in answer.cold)
+
+
+def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Service) -> None:
+    there = service.told("The zebra lives in Ghent.")
+    here = service.create().id
+    service.append(here, *(user(f"zebra zebra zebra {number}") for number in range(300)))
+    assert [it.conversation_id for it in built(service, here, "Where does the zebra live?").cold] == [there]
+
+
+@pytest.mark.parametrize(
+    ("message", "budget", "note"),
+    [
+        ("", {}, "not asked: there is no message to answer"),
+        ("Hello!", {}, "not asked: the message is a greeting or says too little"),
+        ("thanks", {}, "not asked: the message is a greeting or says too little"),
+        ("Where is the zebra?", {"total": 10}, "which hold nothing"),
+        ("Where is the qwertyuiop?", {}, "nothing that is stored fits the message"),
+    ],
+)
+def test_cold_is_asked_only_when_it_can_help_and_says_why_not(
+    service: Service, message: str, budget: dict[str, int], note: str
+) -> None:
+    service.told("The zebra lives in Ghent, hello, thanks.")
+    here = service.told("hello there")
+    answer = built(service, here, message, **budget)
+    assert said(answer.cold) == []
+    assert note in allocation(answer, COLD).note
+
+
+def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> None:
+    for number in range(30):
+        service.told(f"zebra {number} " + "x" * 360)
+    here = service.told("one")
+    answer = built(service, here, "zebra")
+    assert allocation(answer, COLD).budget == 4400 - 1
+    assert sum(each.used for each in answer.allocation) <= 4400
+    assert len(answer.cold) > 20
+    small = built(service, here, "zebra", total=500)
+    assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (499, True)
+    tight = built(service, here, "zebra", cold=100, warm=1, hot=1)
+    assert allocation(tight, COLD).budget == 101
+
+
+def test_recent_messages_come_before_older_ones_and_the_weights_are_settings(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    old = service.told("zebra zebra in the garden of the zebra")
+    clock.move(60 * DAY)
+    new = service.told("a zebra was somewhere else that day, I think, or was it an okapi that we saw")
+    here = service.told("one")
+    assert [it.conversation_id for it in built(service, here, "zebra zebra garden").cold] == [new, old]
+    server.stop()
+    other = connect(start_server(recency_weight=0, anchor_weight=0))
+    assert [it.conversation_id for it in built(other, here, "zebra zebra garden").cold] == [old, new]
+
+
+def test_a_message_that_an_anchor_came_from_counts_more(service: Service) -> None:
+    first, second = service.told("zebra in Ghent"), service.told("zebra in Ghent")
+    here = service.told("one")
+    before = [it.conversation_id for it in built(service, here, "zebra").cold]
+    set_anchor(service, "pet", "zebra", (before[1], 2))
+    after = built(service, here, "zebra")
+    assert [it.conversation_id for it in after.cold] == before[::-1]
+    assert {first, second} == set(before)
+    assert "an anchor came from it" in after.cold[0].reason
+    assert [anchor.key for anchor in after.anchors] == ["pet"]
+
+
+def test_of_very_many_anchors_the_surest_are_in_the_context(service: Service) -> None:
+    for number in range(12):
+        set_anchor(service, f"key{number}", "x" * 400, confidence=0.5)
+    set_anchor(service, "name", "Alex", confidence=0.9)
+    answer = built(service, service.told("one"))
+    assert ("name" in [anchor.key for anchor in answer.anchors], len(answer.anchors)) == (True, 6)
+    assert "7 anchors are left out" in allocation(answer, WARM).note
+
+
+def test_a_damaged_line_is_named_and_the_rest_stands(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    conversation = service.told("one", "two", "three")
+    server.stop()
+    path = transcript(server, conversation)
+    path.write_bytes(path.read_bytes().replace(b'"two"', b'"tvo"'))
+    answer = built(connect(start_server()), conversation)
+    assert said(answer.hot) == ["one", "three"]
+    reason = "1 lines of the transcript are damaged and left out"
+    assert {leg.leg: leg.reason for leg in answer.degraded} == {"hot": reason, "warm": reason}
+
+
+def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(service: Service, server: RunningServer) -> None:
+    service.told("The zebra lives in Ghent.")
+    set_anchor(service, "name", "Alex")
+    here = service.told(*(f"turn {number}" for number in range(9)))
+    path = transcript(server, here)
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.unlink()
+    path.symlink_to(path.with_suffix(".copy"))  # the server follows no links
+    answer = built(service, here, "Where does the zebra live?")
+    assert {leg.leg for leg in answer.degraded} == {"hot", "warm"}
+    assert said(answer.cold) == ["The zebra lives in Ghent."]
+    assert [anchor.key for anchor in answer.anchors] == ["name"]
+    assert "cannot be read" in allocation(answer, HOT).note
+
+
+def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(service: Service, server: RunningServer) -> None:
+    service.told("The zebra lives in Ghent.")
+    set_anchor(service, "name", "Alex")
+    here = service.told(*(f"turn {number}" for number in range(9)))
+    for path in server.folder.glob("conversations.db*"):
+        path.write_bytes(b"\0" * 8192)
+    answer = built(service, here, "Where does the zebra live?")
+    assert "cold" in {leg.leg for leg in answer.degraded}
+    assert said(answer.warm) + said(answer.hot) == [f"turn {number}" for number in range(9)]
+    assert [anchor.key for anchor in answer.anchors] == ["name"]
+
+
+def test_after_a_rebuild_the_context_is_the_same(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    for number in range(5):
+        service.told(f"zebra number {number}")
+    here = service.told(*(f"turn {number}" for number in range(60)))
+    set_anchor(service, "name", "Alex", (here, 2))
+    with transcript(server, here).open("ab") as file:
+        file.write(encode(Entry(AnchorSet("city", "Ghent", 0.9, 3, clock.now))))
+    server.stop()
+    first = start_server()
+    before = built(connect(first), here, "Which zebra?")
+    first.stop()
+    delete_index(first)
+    clock.move(31 * 60_000)  # what was recalled is cold again
+    after = built(connect(start_server()), here, "Which zebra?")
+    clock.move(-31 * 60_000)
+    for one, other in ((before.hot, after.hot), (before.warm, after.warm), (before.cold, after.cold)):
+        assert places(one) == places(other) != []
+    assert [anchor.key for anchor in after.anchors] == ["city", "name"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"conversation_id": ""}, "conversation_id"),
+        ({"message": "x" * ((1 << 20) + 1)}, "message"),
+        ({"message": "a\0b"}, "message"),
+        ({"hot": -1}, "budget.hot"),
+        ({"warm": -1}, "budget.warm"),
+        ({"cold": -1}, "budget.cold"),
+        ({"total": -1}, "budget.total"),
+        ({"format": 99}, "format"),
+    ],
+)
+def test_bad_input_is_refused_by_the_fields_name(
+    service: Service, server: RunningServer, fields: dict[str, object], wrong: str
+) -> None:
+    conversation = service.told("one")
+    before = kept_by(service, server)
+    failure = failure_of(lambda: built(service, **({"conversation_id": conversation} | fields)))  # type: ignore[arg-type]
+    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (wrong,))
+    assert kept_by(service, server) == before
+    assert failure_of(lambda: built(service, UNKNOWN)).reason == "CONVERSATION_NOT_FOUND"
+
+
+def test_every_form_is_rendered(service: Service) -> None:
+    there = service.told("The zebra lives in Ghent.")
+    service.rename(there, "A <zebra>")
+    set_anchor(service, "name", "Alex")
+    here = service.create().id
+    service.append(here, user("Hi"), agent("Hello!"))
+
+    def rendered(form: int) -> str:
+        return built(service, here, "Where does the zebra live?", format=form).rendered
+
+    xml = rendered(context_pb2.CONTEXT_FORMAT_XML)
+    assert 'title="A &lt;zebra&gt;"' in xml
+    openai = orjson.loads(rendered(context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES))
+    assert [it["role"] for it in openai] == ["system", "user", "assistant", "user"]
+    assert "The zebra lives in Ghent." in openai[0]["content"]
+    anthropic = orjson.loads(rendered(context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES))
+    assert [it["role"] for it in anthropic] == ["user", "assistant", "user"]
+    block = rendered(context_pb2.CONTEXT_FORMAT_RECALL_BLOCK).splitlines()
+    assert block[:2] == ["What is known about the user:", "- name: Alex"]
+    assert block[3].endswith(f'"A <zebra>" ({there}, turn 1), user: The zebra lives in Ghent.')
+    assert rendered(context_pb2.CONTEXT_FORMAT_PARTS) == rendered(0) == ""

@@ -1,0 +1,82 @@
+"""Contexts, anchors and tiers through the client, sync and async."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from recollect import (
+    AnchorSource,
+    AsyncClient,
+    Client,
+    ContextBudget,
+    ContextFormat,
+    ContextTier,
+    InvalidArgument,
+    Message,
+    NotFound,
+)
+
+from tests.conftest import RunningServer
+
+
+@pytest_asyncio.fixture
+async def async_client(server: RunningServer) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.target) as connected:
+        yield connected
+
+
+def test_a_context_is_built_and_rendered(client: Client) -> None:
+    there = client.conversations.create("web").id
+    client.conversations.append_turn(there, [Message.user("The zebra lives in Ghent.")])
+    here = client.conversations.create("web").id
+    stored = client.conversations.append_turn(here, [Message.user("I am Alex."), Message.assistant("Hello " * 9000)]).messages
+    client.recall.set_anchor("name", "Alex", source=(here, stored[0].sequence), confidence=0.8)
+    context = client.recall.build_context(here, "Where is the zebra?", budget=1000, format=ContextFormat.OPENAI_MESSAGES)
+    assert [it.message.content for it in context.hot] == ["I am Alex."]
+    assert [(it.conversation_id, it.message.content) for it in context.cold] == [(there, "The zebra lives in Ghent.")]
+    assert [(it.sequence, it.tier) for it in context.dropped] == [(3, ContextTier.WARM)]
+    assert [it.tier for it in context.allocation] == [ContextTier.HOT, ContextTier.WARM, ContextTier.COLD]
+    assert [(it.key, it.source) for it in context.anchors] == [("name", AnchorSource(here, 2))]
+    assert (context.compression_summary, context.degraded) == ("", ())
+    assert json.loads(context.rendered)[-1] == {"role": "user", "content": "Where is the zebra?"}
+    small = client.recall.build_context(here, "Where is the zebra?", budget=ContextBudget(hot=1, warm=1, cold=1, total=3))
+    assert (small.hot, small.warm, small.cold, small.rendered) == ((), (), (), "")
+
+
+def test_anchors_are_set_listed_and_forgotten(client: Client) -> None:
+    first = client.recall.set_anchor("name", "Alex")
+    assert (first.confidence, first.source, first.superseded_time) == (1.0, None, None)
+    second = client.recall.set_anchor("name", "Al")
+    assert (second.supersedes, client.recall.list_anchors()) == ("Alex", (second,))
+    assert [it.value for it in client.recall.list_anchors("name", include_superseded=True)] == ["Al", "Alex"]
+    assert [it.value for it in client.recall.delete_anchor("name")] == ["Al", "Alex"]
+    with pytest.raises(NotFound) as raised:
+        client.recall.delete_anchor("name")
+    assert raised.value.metadata["name"] == "name"
+
+
+def test_wrong_arguments_are_refused_by_the_fields_name(client: Client) -> None:
+    here = client.conversations.create("web").id
+    for call, field in (
+        (lambda: client.recall.build_context(here, budget="many"), "budget"),  # type: ignore[arg-type]
+        (lambda: client.recall.build_context(here, format="poem"), "format"),  # type: ignore[arg-type]
+        (lambda: client.recall.build_context(here, budget=-1), "budget.total"),
+        (lambda: client.recall.set_anchor("name", "Alex", source=7), "source"),  # type: ignore[arg-type]
+        (lambda: client.recall.set_anchor("Name", "Alex"), "key"),
+    ):
+        with pytest.raises(InvalidArgument) as raised:
+            call()
+        assert [violation.field for violation in raised.value.violations] == [field]
+
+
+async def test_the_async_client_does_the_same(async_client: AsyncClient) -> None:
+    here = (await async_client.conversations.create("web")).id
+    await async_client.conversations.append_turn(here, [Message.user("I am Alex.")])
+    anchor = await async_client.recall.set_anchor("name", "Alex", source=AnchorSource(here, 2))
+    assert await async_client.recall.list_anchors() == (anchor,)
+    context = await async_client.recall.build_context(here, format=ContextFormat.XML)
+    assert ">Alex</anchor>" in context.rendered
+    page = await async_client.recall.list_tier_transitions(here)
+    assert [(it.from_tier, it.to_tier) for it in page.transitions] == [(ContextTier.COLD, ContextTier.HOT)]
+    assert await async_client.recall.delete_anchor("name") == (anchor,)

@@ -1,0 +1,62 @@
+"""The small life of `tests/faults/failing_io_run.py`, as third parties lead it."""
+
+import importlib.util
+from pathlib import Path
+from typing import TextIO
+
+from recollect_server.domain.external import Trust
+from recollect_server.domain.time import system_clock
+from recollect_server.services.external.external import External, Received
+from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.recovery import recover, unheard
+from recollect_server.services.space import Space
+from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.transcript.writer import TranscriptWriter
+
+_SPEC = importlib.util.spec_from_file_location("failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+lives = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(lives)
+
+
+class Life(lives.Life):  # type: ignore[name-defined,misc]
+    """What third parties and their owner do, and what they were told."""
+
+    def __init__(self, folder: TranscriptFolder, journal: TextIO) -> None:
+        self.journal = journal
+        self.index = recover(folder, system_clock, unheard).index
+        self.writer = TranscriptWriter(sync=True)
+        self.space = Space(folder, self.writer, self.index, system_clock)
+        self.external = External(CommunicationStore(self.space))
+
+    def write(self, party: str, number: int) -> Received | None:
+        """A third party writes."""
+        delivered = f"{party}-{number}"
+
+        def call() -> Received:
+            return self.external.receive("email", party, delivered, f"{delivered} zebra", (), None)
+
+        answer = self.do("receive", call, party=party, delivered=delivered)
+        assert answer is None or isinstance(answer, Received)
+        return answer
+
+    def live(self) -> None:
+        """Two strangers write; one becomes known, one is answered."""
+        ann = self.write("ann", 0)
+        bob = self.write("bob", 0)
+        if ann:
+            name = ann.communication.id
+            self.do("trust", lambda: self.external.set_trust(name, Trust.KNOWN, ("billing",), "trust"))
+            self.do("reply", lambda: self.external.record_reply(name, "reply zebra", "billing", "reply"))
+        if bob and bob.escalation:
+            asked = bob.escalation.id
+            self.do("resolve", lambda: self.external.resolve_escalation(asked, "Yes", "resolve"))
+        for number in (1, 2):
+            self.write("ann", number)
+            self.write("bob", number)
+
+
+if __name__ == "__main__":
+    vars(lives)["Life"] = Life  # what `main` lives
+    lives.main()

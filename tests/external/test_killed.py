@@ -1,0 +1,99 @@
+"""Killed at every point of a third party's message: what was answered is there, nothing is there twice, each has its question."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import run
+from tests.conftest import RunningServer
+from tests.external.conftest import Meet
+
+Start = Callable[..., RunningServer]
+
+# Three strangers write in turn: the first message of each makes a transcript, the others are added to it.
+DELIVERED = [(f"party-{number % 3}", f"wamid-{number}", f"Message {number}") for number in range(9)]
+
+SERVING = [
+    "folder.made:4", "create.begun:2", "create.file_made:2", "create.half_written:2", "create.written:1", "create.synced:2",
+    "append.begun:2", "append.half_written:3", "append.written:1", "external.recorded:1", "external.recorded:3",
+    "external.recorded:5", "external.indexed:1", "external.indexed:6", "index.job_done:2", "index.job_done:5",
+    "index.job_committed:2", "index.job_committed:5",
+]  # fmt: skip
+STARTING = ["external.mended:1", "external.mended:2", "external.part:1", "mend.half_kept:1", "mend.cut:1", "recover.done:1"]
+OF_THIRD_PARTIES = {point.partition(":")[0] for point in (*SERVING, *STARTING) if point.startswith("external.")}
+"""The points that nothing but a third party's message reaches."""
+
+TORN = b'{"type":"message","direction":"inbound","text":"never answered'
+
+
+def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
+    """Lets a server process of its own receive everything; what it answered by delivery, and how it ended."""
+    command = [sys.executable, str(Path(__file__).with_name("receiver.py")), str(data_dir)]
+    said = subprocess.run(
+        command,
+        input="".join(json.dumps(it) + "\n" for it in DELIVERED),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"},
+        timeout=60,
+        check=False,
+    )
+    lines = [json.loads(line) for line in said.stdout.splitlines()[1:] if line.endswith("]")]
+    return {delivered: name for delivered, name, duplicate in lines if not duplicate}, said.returncode
+
+
+def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, meet: Meet) -> None:
+    """Starts the server again: as it is, when everything is delivered again, and on the disk."""
+    running = start_server(data_dir=data_dir)
+    outside = meet(running)
+    there = {it.provider_message_id: name for name in [c.id for c in outside.listed()] for it in outside.messages(name)}
+    assert answered.items() <= there.items()
+    assert len(there) - len(answered) <= 1  # the one whose sender was not answered
+    for communication in outside.listed():
+        assert communication.open_escalations == 1  # with the message, or neither
+    for party, delivered, text in DELIVERED:
+        received = outside.write(text, party=party, delivered=delivered)
+        assert received.duplicate == (delivered in there)
+        assert received.communication.id == there.get(delivered, received.communication.id)
+    assert len(outside.listed()) == 3
+    for communication in outside.listed():
+        number = int(communication.party[-1])
+        assert sorted(outside.texts(communication.id)) == [f"Message {it}" for it in range(number, 9, 3)]
+        assert communication.open_escalations == 1
+    running.stop()
+    result = run("verify", "--data-dir", data_dir)
+    assert result.exit_code == 0, result.stdout
+
+
+@pytest.mark.parametrize("point", SERVING)
+def test_a_server_that_is_killed_while_it_receives_loses_nothing_and_doubles_nothing(
+    point: str, tmp_path: Path, start_server: Start, meet: Meet
+) -> None:
+    answered, status = receive(tmp_path / "killed", point)
+    assert status == -signal.SIGKILL
+    assert len(answered) < len(DELIVERED)
+    all_is_well(tmp_path / "killed", answered, start_server, meet)
+
+
+@pytest.mark.parametrize("point", STARTING)
+def test_a_server_that_is_killed_while_it_recovers_them_recovers_the_next_time(
+    point: str, tmp_path: Path, start_server: Start, meet: Meet
+) -> None:
+    data_dir = tmp_path / "killed"
+    answered, _ = receive(data_dir, "external.recorded:5")
+    for path in (data_dir / "default" / "external").glob("*.jsonl"):
+        with path.open("ab") as file:
+            file.write(TORN)
+    again, status = receive(data_dir, point)
+    assert (again, status) == ({}, -signal.SIGKILL)
+    all_is_well(data_dir, answered, start_server, meet)
+    torn = list((data_dir / "default" / "external").glob("*.torn"))
+    assert len(torn) == 3
+    assert all(TORN in path.read_bytes() for path in torn)

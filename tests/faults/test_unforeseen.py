@@ -1,0 +1,85 @@
+"""Faults in the program itself: a job that meets one says so and goes on."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+import structlog
+from recollect_server.domain.message import Message
+from recollect_server.domain.notes import Notes
+from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.extractive import Extractive
+from recollect_server.jobs.loop import Loop
+
+from tests.cli.conftest import run
+from tests.conftest import MovableClock, RunningServer
+from tests.server.conftest import Service, connect
+from tests.waiting import until, until_embedded
+
+__all__ = ["connect"]
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+
+
+def test_a_round_that_fails_is_logged_whole_and_followed_by_the_next() -> None:
+    rounds: list[str] = []
+    over = threading.Event()
+
+    def work() -> float:
+        rounds.append(threading.current_thread().name)
+        if len(rounds) == 2:
+            raise ZeroDivisionError
+        if len(rounds) == 4:
+            over.set()
+        return 0.0
+
+    with structlog.testing.capture_logs() as logged:
+        loop = Loop("counter", work)
+        loop.start()
+        assert over.wait(30)
+        loop.stop()
+    assert set(rounds) == {"counter"}
+    assert [(it["event"], it["job"], it["exc_info"]) for it in logged] == [("job_failed", "counter", True)]
+
+
+def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
+    start_server: Start, connect: Connect, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Extractive.write_notes
+
+    def faulty(self: Extractive, said: Sequence[Message], earlier: str) -> Notes:
+        if "ship" in said[0].content:
+            raise ZeroDivisionError
+        return whole(self, said, earlier)
+
+    monkeypatch.setattr(Extractive, "write_notes", faulty)
+    server = start_server(abbreviator="extractive")
+    service = connect(server)
+    lost, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    clock.move(600_000)
+    until(lambda: service.get(other).abbreviation)
+    until(lambda: "an unforeseen failure (ZeroDivisionError" in run("stats", "--data-dir", server.data_dir).stdout)
+    monkeypatch.undo()
+    clock.move(600_000)
+    until(lambda: service.get(lost).abbreviation)
+
+
+def test_embedding_that_fails_as_nobody_foresaw_is_tried_again(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, failed = Embedder.embed_pieces, threading.Event()
+
+    def faulty(self: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        if failed.is_set():
+            return whole(self, pieces)
+        failed.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Embedder, "embed_pieces", faulty)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    conversation = service.told("We fly to Kyoto in April.")
+    assert failed.wait(30)
+    until_embedded(service, server)
+    assert service.search("a journey to Japan").results[0].conversation_id == conversation

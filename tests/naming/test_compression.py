@@ -1,0 +1,68 @@
+"""A compression that an agent records is a line of the transcript, and nothing else comes of it."""
+
+from collections.abc import Callable
+
+import apsw
+from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.vectors.file import NAME
+
+from tests.conftest import MovableClock, RunningServer
+from tests.crash.digest import Digest, digest
+from tests.naming.test_naming import MINUTE, kinds
+from tests.server.conftest import Service
+from tests.waiting import until, until_embedded
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+
+SUMMARY = "The zeppelin was repainted in turquoise."
+
+
+def indexed(server: RunningServer) -> Digest:
+    """What a stopped server's index has of words, messages, topics and anchors."""
+    assert server.stopped
+    found = digest(server.folder)
+    return {table: found[table] for table in ("messages", "words", "topics", "participants", "anchors")}
+
+
+def vectors(server: RunningServer) -> dict[str, list[tuple[object, ...]]]:
+    """What a stopped server has embedded; how far it has looked is not in it."""
+    connection = apsw.Connection(str(server.folder / NAME))
+    found = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in ("texts", "places")}  # noqa: S608 - constants
+    connection.close()
+    assert found["places"]
+    return found
+
+
+def test_a_compression_changes_no_word_and_no_vector(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    conversation = service.told("We fly to Kyoto in April.", "The car needs new tyres.")
+    until_embedded(service, server)
+    server.stop()
+    before = indexed(server), vectors(server)
+    again = start_server(embedder="onnx")
+    service = connect(again)
+    assert service.compress(conversation, 1, SUMMARY).compressed_through == 1
+    until_embedded(service, again)
+    for query in ("zeppelin", "an airship got another colour"):
+        assert conversation not in service.found(query)
+    assert service.load(conversation).compression_summary == SUMMARY
+    again.stop()
+    assert (indexed(again), vectors(again)) == before
+
+
+def test_a_compression_brings_no_notes(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+    server = start_server(abbreviator="extractive")
+    service = connect(server)
+    conversation = service.told("We fly to Kyoto in April.", "The car needs new tyres.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    until(lambda: note_state_of(server.folder).without == 0)
+    service.compress(conversation, 1, SUMMARY)
+    service.listed(page_size=1)
+    assert note_state_of(server.folder).without == 0
+    marker = service.told("Rotate the logs daily.")
+    clock.move(20 * MINUTE)
+    until(lambda: service.get(marker).abbreviation)
+    assert kinds(server, conversation) == ["abbreviation", "compression"]
