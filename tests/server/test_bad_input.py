@@ -110,6 +110,7 @@ MESSAGES: list[tuple[str, Message, str]] = [
     ("NUL in a tool's arguments", agent("a", tool_calls=[ToolCall(id="a", name="n", arguments="\0")]), "tool_calls[0].arguments"),
     ("NUL in a uri", user("", attachments=[Attachment(media_type="a/b", uri="\0")]), "attachments[0].uri"),
     ("NUL in metadata", metadata_of("a\0b"), "metadata"),
+    ("NUL in metadata behind a backslash", metadata_of("a\\\0b"), "metadata"),
     ("NUL in a key of metadata", metadata_of({"a\0b": 1}), "metadata"),
     ("a NaN in metadata", metadata_of(float("nan")), "metadata"),
     ("an infinity in metadata", metadata_of([1, {"x": float("-inf")}]), "metadata"),
@@ -438,6 +439,12 @@ def test_metadata_as_deep_as_allowed_comes_back(service: Service) -> None:
     stored = service.append(conversation_id, metadata_of(deep)).messages[0]
     assert stored.metadata == metadata_of(deep).metadata
     assert service.load(conversation_id).messages[0].metadata == stored.metadata
+
+
+def test_metadata_may_spell_a_nul_as_text(service: Service) -> None:
+    message = metadata_of("a\\u0000b")
+    [stored] = service.append(service.create().id, message).messages
+    assert stored.metadata == message.metadata
 
 
 def test_fields_of_a_later_contract_are_passed_over(service: Service) -> None:

@@ -20,6 +20,7 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that spells it itself has one backslash more
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
 MAX_METADATA = 64 * 1024
 MAX_METADATA_DEPTH = 24
@@ -251,7 +252,7 @@ class Checks:
             self.refuse(name, f"is nested deeper than {MAX_METADATA_DEPTH} levels")
         elif len(text.encode()) > MAX_METADATA:
             self.refuse(name, f"has {len(text.encode())} bytes as JSON; at most {MAX_METADATA} are allowed")
-        elif "\\u0000" in text:
+        elif _NUL.search(text):
             self.refuse(name, "holds the character NUL")
 
 

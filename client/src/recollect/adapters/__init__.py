@@ -1,0 +1,5 @@
+"""Where agents already live: each module fits Recollect to one of their toolkits, and needs that toolkit's package.
+
+`openai_agents` is a `Session` of the OpenAI Agents SDK, `langgraph` the message history of a graph and a store to search,
+`anthropic` writes messages as Anthropic's API takes them. They use the client as any program does.
+"""

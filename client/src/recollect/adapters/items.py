@@ -1,0 +1,90 @@
+"""Items of OpenAI's Responses API, as agents of its SDK remember them, into messages of Recollect and back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from recollect import Message, Role, ToolCall
+from recollect.adapters.packing import ARGUMENTS, CONTENT, THINKING, Packed, Path, unpacked
+
+KEY = "openaiAgents"
+_TEXTS = ("text", "refusal")
+
+Item = dict[str, Any]
+
+
+def message_of(item: Item, *, bare: bool = False) -> Message:
+    """The message that keeps an item. A `bare` one is no call and no result of one, for a server that finds no call to it."""
+    kind, role = item.get("type", "message"), item.get("role")
+    if kind == "function_call" and not bare:
+        packed = Packed(item, [(ARGUMENTS, ["arguments"])], THINKING)
+        call = ToolCall(item["call_id"], item["name"], packed.words(ARGUMENTS))
+        return Message.assistant(tool_calls=[call], thinking_text=packed.words(THINKING), metadata={KEY: packed.shape})
+    if kind == "function_call_output":
+        packed = Packed(item, [(CONTENT, path) for path in _texts(item, "output")], CONTENT)
+        if not bare:
+            return Message.tool(packed.words(CONTENT), tool_call_id=item["call_id"], metadata={KEY: packed.shape})
+        return _assistant(packed, kind, sender="tool")
+    if kind == "reasoning":
+        words = [(THINKING, path) for name in ("summary", "content") for path in _texts(item, name)]
+        return _assistant(Packed(item, words, THINKING), kind)
+    words = [(CONTENT, path) for path in _texts(item, "content")]
+    if role == "user":
+        packed = Packed(item, words, CONTENT)
+        return Message.user(packed.words(CONTENT) or f"[{_kinds(item)}]", metadata={KEY: packed.shape})
+    # System prompts that an agent puts into its history are kept, as words of that sender.
+    return _assistant(Packed(item, words, THINKING), kind, sender=role if role in {"system", "developer"} else "")
+
+
+def items_of(message: Message) -> list[Item]:
+    """The items that a message stands for: the one that it was made of, or those of a message that another program wrote."""
+    shape = message.metadata.get(KEY)
+    if isinstance(shape, str):
+        arguments = message.tool_calls[0].arguments if message.tool_calls else ""
+        words = {CONTENT: message.content, THINKING: message.thinking_text, ARGUMENTS: arguments}
+        item: Item = unpacked(shape, words)
+        return [item]
+    if message.role is Role.TOOL:
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}]
+    said: list[Item] = [{"role": message.role.value, "content": message.content}] if message.content else []
+    calls = ({"type": "function_call", "call_id": it.id, "name": it.name, "arguments": it.arguments} for it in message.tool_calls)
+    return [*said, *calls]
+
+
+def taken_back(sequence: int, index: int) -> Message:
+    """The message that says that an item was taken back: the transcript only grows."""
+    return Message.assistant("[taken back]", metadata={KEY: json.dumps({"takenBack": [sequence, index]})})
+
+
+def what_it_takes_back(message: Message) -> tuple[int, int] | None:
+    """The message and the place of the item that this message takes back; None if it is one that says something."""
+    shape = message.metadata.get(KEY)
+    if not isinstance(shape, str) or message.content != "[taken back]":
+        return None
+    found = json.loads(shape).get("takenBack")
+    return (found[0], found[1]) if found else None
+
+
+def _assistant(packed: Packed, kind: str, sender: str = "") -> Message:
+    content, thinking = packed.words(CONTENT), packed.words(THINKING)
+    # A message says something; of what has no words its kind is said.
+    content = content or ("" if thinking and kind == "reasoning" else f"[{kind}]")
+    return Message.assistant(content, thinking_text=thinking, sender=sender, metadata={KEY: packed.shape})
+
+
+def _texts(item: Item, name: str) -> Iterator[Path]:
+    """Where the words of an item's field are."""
+    value = item.get(name)
+    if isinstance(value, str):
+        yield [name]
+    for index, part in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(part, dict):
+            for key in _TEXTS:
+                if isinstance(part.get(key), str):
+                    yield [name, index, key]
+
+
+def _kinds(item: Item) -> str:
+    parts = item.get("content")
+    kinds = [str(part.get("type")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return ", ".join(kinds) or "message"

@@ -1,0 +1,179 @@
+"""What goes into the tools and what comes out, in the names that agents know: camelCase."""
+
+import json
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+
+
+class _Output(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+def _from_text(value: Any) -> Any:
+    """Some hosts send an object as JSON text."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+class DateRange(_Input):
+    """A span of time. An end that is left out is open."""
+
+    from_: str | None = Field(None, alias="from", description="From this date (2026-02-14) or time (2026-02-14T09:00:00Z) on.")
+    to: str | None = Field(None, description="Up to this date, its whole day included, or up to this time. In UTC.")
+
+
+class TurnRange(_Input):
+    """A span of turns, both ends included."""
+
+    from_: int = Field(alias="from", ge=1, description="The first turn, from 1.")
+    to: int = Field(ge=1, description="The last turn.")
+
+
+Span = Annotated[DateRange | None, BeforeValidator(_from_text)]
+Limit = Annotated[int, Field(ge=1, le=100, description="How many at the most.")]
+Channel = Annotated[str | None, Field(description="Only this channel: web, whatsapp, email, discord, cli or another.")]
+
+
+class Search(_Input):
+    """The arguments of `search_conversations`."""
+
+    query: str = Field(min_length=1, description="A question or some words, in any language.")
+    channel: Channel = None
+    date_range: Span = Field(None, description="Only what was said within it.")
+    limit: Limit = 10
+
+
+class FetchContext(_Input):
+    """The arguments of `fetch_context`."""
+
+    conversation_id: str = Field(min_length=1, description="The conversation, as `conv-01HQ…`.")
+    turn_range: Annotated[TurnRange | None, BeforeValidator(_from_text)] = Field(
+        None, description="Which turns, at most 200. Without it the last 10."
+    )
+
+
+class RecentConversations(_Input):
+    """The arguments of `recent_conversations`."""
+
+    channel: Channel = None
+    date_range: Span = Field(None, description="Only conversations with their newest message within it.")
+    limit: Limit = 10
+
+
+class Turns(_Output):
+    """A span of turns, both ends included."""
+
+    from_: int = Field(alias="from")
+    to: int
+
+    @classmethod
+    def of(cls, first: int, last: int) -> Self:
+        """The span from the first to the last turn."""
+        return cls.model_validate({"from": first, "to": last})
+
+
+class Result(_Output):
+    """A conversation that was found."""
+
+    conversation_id: str
+    conversation_name: str
+    channel: str
+    snippet: str = Field(description="The part of its best message that fits; words that match stand between **.")
+    turn_range: Turns | None
+    matched_turns: list[int] = Field(description="The turns that fit best, best first.")
+    date: str
+    score: float = Field(description="From 0 to 1, comparable within this answer only.")
+    topics: list[str]
+    abbreviation: str | None = Field(description="Meeting notes of the conversation, where there are any.")
+
+
+class Hit(_Output):
+    """A message that was found, whatever its conversation's place."""
+
+    conversation_id: str
+    turn_number: int
+    role: str
+    sender: str | None
+    snippet: str
+    date: str
+    score: float
+
+
+class Degraded(_Output):
+    """A part of the search that could not answer in full."""
+
+    leg: str
+    reason: str
+
+
+class Found(_Output):
+    """The answer of `search_conversations`."""
+
+    results: list[Result] = Field(description="The conversations, best first.")
+    messages: list[Hit] = Field(description="The messages, best first, whatever their conversation.")
+    total_matches: int
+    degraded: list[Degraded]
+    continuation: str | None = Field(description="What was left out and how to ask for it. Null if nothing was.")
+
+
+class Call(_Output):
+    """A tool that the agent called."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Line(_Output):
+    """A message of a conversation."""
+
+    turn_number: int
+    role: str
+    sender: str | None
+    content: str
+    timestamp: str
+    tool_calls: list[Call]
+    tool_call_id: str | None
+
+
+class Fetched(_Output):
+    """The answer of `fetch_context`."""
+
+    conversation_id: str
+    conversation_name: str
+    channel: str
+    total_turns: int
+    turn_range: Turns | None = Field(description="The turns that are in this answer. Null if there are none.")
+    messages: list[Line]
+    continuation: str | None = Field(description="What was left out and how to ask for it. Null if nothing was.")
+    next_turn_range: Turns | None = Field(description="The turns to ask for next. Null if all are here.")
+
+
+class Browsed(_Output):
+    """A conversation as a browser of the past sees it."""
+
+    conversation_id: str
+    conversation_name: str | None
+    channel: str
+    date: str = Field(description="The time of its newest message.")
+    turns: int
+    topics: list[str]
+    abbreviation: str | None
+    snippet: str | None = Field(description="The beginning of its newest message, where it has no abbreviation.")
+
+
+class Recent(_Output):
+    """The answer of `recent_conversations`."""
+
+    conversations: list[Browsed] = Field(description="The newest first.")
+    continuation: str | None = Field(description="How to ask for older ones. Null if these are all.")

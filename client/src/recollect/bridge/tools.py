@@ -1,0 +1,168 @@
+"""The three tools: plain functions of a client and their arguments."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from recollect import MATCH_END, MATCH_START, AsyncClient, Message
+from recollect import DateRange as Span
+from recollect._shared.moments import moment
+from recollect._shared.plain import plain, time_text
+from recollect.bridge import shapes
+from recollect.bridge.bounds import MAX_NOTES, choose, clipped
+
+LAST_TURNS = 10
+_MOST = 100
+
+
+class WrongArgument(Exception):
+    """An argument is not what the tool takes. The text names it."""
+
+
+def resource_of(conversation_id: str, turn: int | str) -> str:
+    """Where a turn is, whole."""
+    return f"recollect://{conversation_id}/turns/{turn}"
+
+
+async def search_conversations(client: AsyncClient, asked: shapes.Search) -> shapes.Found:
+    """The conversations and the messages that fit a question best. Raises WrongArgument, RecollectError."""
+    span = _span(asked.date_range)
+    answer = await client.recall.search(asked.query, limit=asked.limit, channel=asked.channel, date_range=span)
+    continuation = None
+    if answer.total_matches > len(answer.results) and asked.limit < _MOST:
+        continuation = (
+            f"{len(answer.results)} of {answer.total_matches} conversations that match at all are here, the best ones."
+            f' Ask again with a larger limit, at most {_MOST}, or with "dateRange" or "channel" to see others.'
+        )
+    return shapes.Found(
+        results=[
+            shapes.Result(
+                conversation_id=it.conversation_id,
+                conversation_name=it.conversation_name,
+                channel=it.channel,
+                snippet=_marked(it.snippet),
+                turn_range=shapes.Turns.of(it.turn_range.first, it.turn_range.last) if it.turn_range else None,
+                matched_turns=list(it.matched_turns),
+                date=time_text(it.date),
+                score=it.score,
+                topics=list(it.topics),
+                abbreviation=_notes(it.abbreviation),
+            )
+            for it in answer.results
+        ],
+        messages=[
+            shapes.Hit(
+                conversation_id=it.conversation_id,
+                turn_number=it.turn_number,
+                role=it.role.value,
+                sender=it.sender or None,
+                snippet=_marked(it.snippet),
+                date=time_text(it.date),
+                score=it.score,
+            )
+            for it in answer.hits
+        ],
+        total_matches=answer.total_matches,
+        degraded=[shapes.Degraded(leg=it.leg, reason=it.reason) for it in answer.degraded],
+        continuation=continuation,
+    )
+
+
+async def fetch_context(client: AsyncClient, asked: shapes.FetchContext) -> shapes.Fetched:
+    """Turns of a conversation, as many as an answer has room for. Raises WrongArgument, RecollectError."""
+    span = asked.turn_range
+    if span and span.to < span.from_:
+        raise WrongArgument(f"turnRange.to: is {span.to}, which is before turnRange.from, {span.from_}")
+    found = await client.recall.fetch_context(asked.conversation_id, (span.from_, span.to) if span else None)
+    whole = resource_of(found.conversation_id, "{turn}")
+    chosen = choose(found.messages, from_the_end=span is None, rest=f"read the resource {whole}")
+    said = []
+    if found.damaged_lines:
+        said.append(f"{found.damaged_lines} lines of the transcript are damaged and left out.")
+    if chosen.cut:
+        said.append(f"Turn {chosen.cut[0]} is too long and was cut: the resource {whole.format(turn=chosen.cut[0])} has all of it.")
+    left = shapes.Turns.of(*chosen.left) if chosen.left else None
+    if left:
+        again = json.dumps({"conversationId": found.conversation_id, "turnRange": left.model_dump(by_alias=True)})
+        said.append(f"Turns {left.from_} to {left.to} had no room: call fetch_context again with {again}.")
+    shown = [message.turn_number for message in chosen.messages]
+    if span is None and shown and shown[0] > 1 and not left:
+        said.append(f"These are the last {LAST_TURNS} turns: earlier ones have the numbers 1 to {shown[0] - 1}.")
+    return shapes.Fetched(
+        conversation_id=found.conversation_id,
+        conversation_name=found.conversation_name,
+        channel=found.channel,
+        total_turns=found.total_turns,
+        turn_range=shapes.Turns.of(shown[0], shown[-1]) if shown else None,
+        messages=list(map(_line, chosen.messages)),
+        continuation=" ".join(said) or None,
+        next_turn_range=left,
+    )
+
+
+async def recent_conversations(client: AsyncClient, asked: shapes.RecentConversations) -> shapes.Recent:
+    """Conversations by time, with their notes. Raises WrongArgument, RecollectError."""
+    span = _span(asked.date_range) or Span()
+    found = await client.recall.recent(limit=asked.limit, channel=asked.channel, after=span.start, before=span.end)
+    continuation = None
+    if len(found) == asked.limit:
+        times = ({"from": time_text(span.start)} if span.start else {}) | {"to": time_text(found[-1].conversation.update_time)}
+        continuation = f"There may be older ones: call recent_conversations again with {json.dumps({'dateRange': times})}."
+    return shapes.Recent(
+        conversations=[
+            shapes.Browsed(
+                conversation_id=it.conversation.id,
+                conversation_name=it.conversation.title or None,
+                channel=it.conversation.channel,
+                date=time_text(it.conversation.update_time),
+                turns=it.conversation.turn_count,
+                topics=list(it.conversation.topics),
+                abbreviation=_notes(it.conversation.abbreviation),
+                snippet=it.snippet or None,
+            )
+            for it in found
+        ],
+        continuation=continuation,
+    )
+
+
+async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> dict[str, Any]:
+    """A turn, with everything that was stored of it. Raises RecollectError."""
+    found = await client.recall.fetch_context(conversation_id, (turn, turn))
+    return {"conversationId": found.conversation_id, "turn": turn, "messages": [plain(message) for message in found.messages]}
+
+
+def _span(asked: shapes.DateRange | None) -> Span | None:
+    if asked is None:
+        return None
+    return Span(_moment(asked.from_, "dateRange.from", ends=False), _moment(asked.to, "dateRange.to", ends=True))
+
+
+def _moment(text: str | None, field: str, *, ends: bool) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return moment(text, UTC, ends=ends)
+    except ValueError as error:
+        raise WrongArgument(f"{field}: {error}") from None
+
+
+def _line(message: Message) -> shapes.Line:
+    assert message.timestamp is not None, "a stored message has a time"
+    return shapes.Line(
+        turn_number=message.turn_number,
+        role=message.role.value,
+        sender=message.sender or None,
+        content=message.content,
+        timestamp=time_text(message.timestamp),
+        tool_calls=[shapes.Call(id=it.id, name=it.name, arguments=it.arguments) for it in message.tool_calls],
+        tool_call_id=message.tool_call_id or None,
+    )
+
+
+def _marked(snippet: str) -> str:
+    return snippet.replace(MATCH_START, "**").replace(MATCH_END, "**")
+
+
+def _notes(text: str) -> str | None:
+    return clipped(text, MAX_NOTES, "fetch_context has the turns themselves") if text else None

@@ -1,0 +1,170 @@
+"""`recollect list`, `recent` and `show`: what there is, and what was said."""
+
+from datetime import datetime
+from itertools import groupby, islice
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from recollect import Conversation, Message, RecentOrder, Role
+from recollect._shared.plain import plain
+from recollect.cli.exits import NOT_FOUND, Ended
+from recollect.cli.options import CONVERSATION, Shell, with_channels, with_shell, with_span
+from recollect.cli.printing import clean, console, json_line, local, one_line, warn
+from recollect.cli.reading import all_messages
+
+_ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
+_STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
+
+
+@click.command("list")
+@with_channels
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
+@click.option("--title", metavar="TEXT", help="Only with this text in the title.")
+@click.option("--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others.")
+@with_span
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="How many at the most; 0 means all.")
+@with_shell
+def list_(
+    shell: Shell,
+    channels: tuple[str, ...],
+    topics: tuple[str, ...],
+    title: str | None,
+    pinned: bool | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+) -> None:
+    """List conversations, the newest message first."""
+    found = shell.client.conversations.list(
+        channels=channels,
+        topics=topics,
+        query=title,
+        pinned=pinned,
+        updated_after=since,
+        updated_before=until,
+        page_size=min(limit or 500, 500),
+    )
+    chosen = islice(found, limit or None)
+    if shell.as_json:
+        for it in chosen:
+            json_line(plain(it))
+        return
+    table = _table()
+    for it in chosen:
+        table.add_row(
+            clean(local(it.update_time)), clean(it.channel), _title(it), clean(str(it.turn_count)), clean(it.id, style="dim")
+        )
+    _print_table(table, "No conversations.")
+
+
+@click.command()
+@click.option("--channel", metavar="NAME", help="Only of this channel.")
+@with_span
+@click.option("--oldest-first", is_flag=True, help="The oldest first.")
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@with_shell
+def recent(
+    shell: Shell, channel: str | None, since: datetime | None, until: datetime | None, oldest_first: bool, limit: int
+) -> None:
+    """Browse conversations by time, with their notes or their last words."""
+    order = RecentOrder.OLDEST_FIRST if oldest_first else RecentOrder.NEWEST_FIRST
+    found = shell.client.recall.recent(limit=limit, after=since, before=until, channel=channel, order=order)
+    if shell.as_json:
+        for entry in found:
+            json_line(plain(entry.conversation) | ({"snippet": entry.snippet} if entry.snippet else {}))
+        return
+    out = console()
+    if not found:
+        out.print("No conversations.")
+    for entry in found:
+        _print_heading(out, entry.conversation)
+        out.print(one_line(entry.conversation.abbreviation or entry.snippet), soft_wrap=False)
+        out.print()
+
+
+@click.command()
+@click.argument("conversation", type=CONVERSATION, required=False)
+@click.option("--channel", metavar="NAME", help="The newest conversation of this channel, where none is named.")
+@click.option("--turns", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many turns.")
+@click.option("--before", type=click.IntRange(1), metavar="TURN", help="The turns before this one: a page of history.")
+@click.option("--all", "everything", is_flag=True, help="All turns, however many.")
+@with_shell
+def show(shell: Shell, conversation: str | None, channel: str | None, turns: int, before: int | None, everything: bool) -> None:
+    """Show what was said in CONVERSATION.
+
+    Without --all these are its newest turns, and the summary of what was compressed before them. As JSON every line is a message.
+    """
+    if not conversation and not channel:
+        raise click.UsageError("Name a conversation, or a channel with --channel.")
+    now = shell.client.conversations.load(
+        conversation, channel=channel, max_turns=turns, max_tokens=_ALL_TOKENS, before_turn=before
+    )
+    if now.conversation is None:
+        raise Ended(f"there is no conversation on {channel} yet", NOT_FOUND)
+    messages, damaged, more = list(now.messages), now.damaged_lines, now.has_more
+    if everything:
+        history = all_messages(shell.client, now.conversation)
+        messages, damaged, more = history.messages, history.damaged_lines, False
+    if damaged:
+        warn(f"{damaged} damaged lines of the transcript were left out")
+    if shell.as_json:
+        for message in messages:
+            json_line({"conversationId": now.conversation.id} | plain(message))
+        return
+    out = console()
+    _print_heading(out, now.conversation)
+    if more and messages:
+        out.print(clean(f"… there is more: --before {messages[0].turn_number}, or --all", style="dim"))
+    if now.compression_summary and not everything:
+        out.print(clean(f"Summary of the turns up to {now.conversation.compressed_through}: {now.compression_summary}", "italic"))
+    for turn, said in groupby(messages, key=lambda message: message.turn_number):
+        out.print()
+        for index, message in enumerate(said):
+            print_message(out, message, f"{turn:>4} " if index == 0 else "     ")
+
+
+def print_message(out: Console, message: Message, margin: str = "") -> None:
+    """One message, for people."""
+    head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
+    head.append_text(clean(message.sender or message.role.value, _STYLES[message.role]))
+    out.print(head)
+    indent = " " * len(margin)
+    if message.thinking_text:
+        out.print(_indented(f"(thinks) {message.thinking_text}", indent, "dim italic"))
+    if message.content:
+        out.print(_indented(message.content, indent, ""))
+    for call in message.tool_calls:
+        out.print(_indented(f"→ {call.name}({call.arguments})", indent, "magenta"))
+    for file in message.attachments:
+        out.print(_indented(f"[{file.media_type}] {file.uri}", indent, "blue"))
+
+
+def _indented(text: str, indent: str, style: str) -> Text:
+    return clean("\n".join(f"{indent}{line}" for line in text.split("\n")), style)
+
+
+def _print_heading(out: Console, it: Conversation) -> None:
+    heading = _title(it)
+    heading.stylize("bold")
+    out.print(heading)
+    facts = [it.id, it.channel, f"{it.turn_count} turns", local(it.update_time), *it.topics, "pinned" if it.pinned else ""]
+    out.print(one_line("  ".join(filter(None, facts)), "dim"))
+
+
+def _title(it: Conversation) -> Text:
+    return one_line(it.title) if it.title else clean("(no title yet)", "dim")
+
+
+def _table() -> Table:
+    """Only the title gives way where the terminal is narrow: an id is there to be copied."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, least in (("updated", 16), ("channel", 7), ("title", 1), ("turns", 5), ("id", 31)):
+        table.add_column(name, min_width=least, no_wrap=name != "title")
+    return table
+
+
+def _print_table(table: Table, otherwise: str) -> None:
+    console().print(table if table.row_count else otherwise, soft_wrap=False)

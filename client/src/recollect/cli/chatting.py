@@ -1,0 +1,100 @@
+"""`recollect chat`: a minimal prompt that keeps what is said."""
+
+import sys
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from recollect import CliOrigin, CommandReply, Message, StoredInConversation, Unimplemented
+from recollect._shared.plain import plain
+from recollect.cli.answering import NoAnswer, answer
+from recollect.cli.exits import FAILED, REFUSED, Ended
+from recollect.cli.options import Shell, with_shell
+from recollect.cli.printing import clean, console, json_line, warn
+
+CHANNEL = "cli"
+_LEAVE = {"/quit", "/exit"}
+
+
+@click.command()
+@click.option("--name", default="default", show_default=True, metavar="NAME", help="Which conversation: cli:NAME.")
+@click.option("--answer-with", metavar="COMMAND", help="A shell command that answers.")
+@with_shell
+def chat(shell: Shell, name: str, answer_with: str | None) -> None:
+    """Talk, one line at a time; every line is kept in the conversation cli:NAME.
+
+    Recollect has no model: without --answer-with nobody answers, and this keeps notes. With it, every line runs COMMAND in a shell.
+    It reads the conversation's working context, one JSON message a line and the one to answer last, and what it prints is the
+    answer: shown as it comes, live to whoever watches, and stored when the command ends well.
+
+    The server answers /new, /model, /history, /clear and /help. /quit, or the end of the input, leaves.
+    """
+    if not shell.as_json:
+        console().print(clean(f"Kept in {CHANNEL}:{name}. /help says what there is; /quit or Ctrl-D leaves.", "dim"))
+    while (line := _next_line(shell)) is not None:
+        text = line.strip()
+        if text in _LEAVE:
+            break
+        if not text:
+            continue
+        try:
+            # One id for each line that is typed: retries of the client store it once.
+            received = shell.client.channels.receive(CHANNEL, uuid.uuid4().hex, line, origin=CliOrigin(session_name=name)).outcome
+        except Unimplemented as error:
+            raise Ended(f"this server knows no channels, which chat needs: {error}", REFUSED) from error
+        if isinstance(received, CommandReply):
+            _say(shell, received)
+            continue
+        if not isinstance(received, StoredInConversation):
+            raise Ended("the server takes what is typed here for a third party's", FAILED)
+        if shell.as_json:
+            for message in received.messages:
+                _record(received.conversation.id, message)
+        if answer_with is None:
+            continue
+        try:
+            stored = answer(shell.client, answer_with, received.conversation, _show(shell))
+        except NoAnswer as error:
+            if not sys.stdin.isatty():
+                raise Ended(str(error), FAILED) from error
+            warn(f"Error: {error}")
+            continue
+        if shell.as_json:
+            for message in stored.messages:
+                _record(received.conversation.id, message)
+        else:
+            console().print()
+
+
+def _next_line(shell: Shell) -> str | None:
+    """What was typed; None at the end."""
+    if sys.stdin.isatty() and not shell.as_json:
+        with suppress(ModuleNotFoundError):
+            import readline  # noqa: F401 - gives `input` its editing and history
+        try:
+            return input("> ")
+        except EOFError:
+            console().print()
+            return None
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
+
+
+def _show(shell: Shell) -> Any:
+    if shell.as_json:
+        return lambda _: None
+    out = console()
+    return lambda part: out.print(clean(part, "green"), end="")
+
+
+def _say(shell: Shell, reply: CommandReply) -> None:
+    if shell.as_json:
+        json_line({"reply": reply.text, "conversationId": reply.conversation.id})
+    else:
+        console().print(clean(reply.text, "yellow"))
+
+
+def _record(conversation_id: str, message: Message) -> None:
+    json_line({"conversationId": conversation_id} | plain(message))

@@ -1,0 +1,66 @@
+"""How a command ends: its exit code, and the sentence that says why. One table for all commands."""
+
+import click
+
+from recollect import errors
+from recollect.errors import RecollectError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+NOT_REACHABLE = 4
+REFUSED = 5
+INCOMPLETE = 6
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+MEANINGS = {
+    OK: "done",
+    FAILED: "failed: a fault of the server, damaged data, a file that cannot be read or written",
+    USAGE: "wrong usage: an unknown flag, or a value that the server refuses",
+    NOT_FOUND: "no such conversation, or it was deleted",
+    NOT_REACHABLE: "no server answers, or not in time",
+    REFUSED: "the server refuses it as things stand now",
+    INCOMPLETE: "done, but something was left out; each is named on standard error",
+    INTERRUPTED: "ended with Ctrl-C",
+    CLOSED_PIPE: "whoever read the output closed it, as `head` does",
+}
+
+_BY_ERROR: dict[type[RecollectError], int] = {
+    errors.InvalidArgument: USAGE,
+    errors.NotFound: NOT_FOUND,
+    errors.Unavailable: NOT_REACHABLE,
+    errors.DeadlineExceeded: NOT_REACHABLE,
+    errors.Cancelled: NOT_REACHABLE,
+    errors.AlreadyExists: REFUSED,
+    errors.TurnOutOfDate: REFUSED,
+    errors.FailedPrecondition: REFUSED,
+    errors.PermissionDenied: REFUSED,
+    errors.Unauthenticated: REFUSED,
+    errors.ResourceExhausted: REFUSED,
+    errors.Unimplemented: REFUSED,
+}
+
+
+def code_of(error: RecollectError) -> int:
+    """The exit code for a failed call."""
+    return _BY_ERROR.get(type(error), FAILED)
+
+
+def sentence_of(error: RecollectError, address: str) -> str:
+    """What to tell the user, on one line."""
+    if isinstance(error, errors.Unavailable) and error.reason is None:
+        return f"no Recollect server answers on {address}: start one with `recollect-server serve`, or name it with --address"
+    if isinstance(error, errors.DeadlineExceeded):
+        return f"{address} did not answer in time"
+    text = "; ".join(f"{it.field} {it.description}" for it in error.violations) or str(error)
+    return " ".join(text.split())
+
+
+class Ended(click.ClickException):
+    """Ends the command with this sentence and this code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code

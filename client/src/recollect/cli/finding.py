@@ -1,0 +1,93 @@
+"""`recollect search`: finds conversations and messages again."""
+
+from datetime import datetime
+
+import click
+
+from recollect import DateRange, LegScore, SearchAnswer
+from recollect._shared.plain import plain
+from recollect.cli.options import CONVERSATION, Shell, with_shell, with_span
+from recollect.cli.printing import clean, console, json_line, local, marked, one_line, warn
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("--messages", is_flag=True, help="The messages that fit best, not the conversations.")
+@click.option("--channel", metavar="NAME", help="Only of this channel.")
+@click.option("--conversation", type=CONVERSATION, metavar="ID", help="Only in this conversation.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
+@click.option("--participant", "participants", multiple=True, metavar="NAME", help="Only with this participant; may be repeated.")
+@with_span
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@click.option("--explain", is_flag=True, help="What each part of the search gave.")
+@with_shell
+def search(
+    shell: Shell,
+    words: tuple[str, ...],
+    messages: bool,
+    channel: str | None,
+    conversation: str | None,
+    topics: tuple[str, ...],
+    participants: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    explain: bool,
+) -> None:
+    """Find the conversations that answer a question best.
+
+    WORDS are a question or some words; no character in them is an operator. A search that finds nothing is no error. In JSON the
+    words that match stand between the characters U+E000 and U+E001.
+    """
+    answer = shell.client.recall.search(
+        " ".join(words),
+        limit=limit,
+        channel=channel,
+        date_range=DateRange(since, until) if since or until else None,
+        conversation_id=conversation,
+        topics=topics,
+        participants=participants,
+        explain=explain,
+    )
+    for leg in answer.degraded:
+        warn(f"{leg.leg} could not answer in full: {leg.reason}")
+    if shell.as_json:
+        for it in answer.hits if messages else answer.results:
+            json_line(plain(it))
+    elif messages:
+        _print_hits(answer)
+    else:
+        _print_results(answer)
+
+
+def _print_results(answer: SearchAnswer) -> None:
+    out = console()
+    if not answer.results:
+        out.print("Nothing found.")
+    for it in answer.results:
+        heading = one_line(it.conversation_name, "bold")
+        heading.append_text(clean(f"  {it.score:.2f}", "dim"))
+        out.print(heading)
+        turns = ", ".join(map(str, it.matched_turns))
+        out.print(one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim"))
+        out.print(marked(it.snippet), soft_wrap=False)
+        _print_explanation(it.explanation)
+        out.print()
+
+
+def _print_hits(answer: SearchAnswer) -> None:
+    out = console()
+    if not answer.hits:
+        out.print("Nothing found.")
+    for it in answer.hits:
+        heading = one_line(it.sender or it.role.value, "bold")
+        heading.append_text(one_line(f"  {local(it.date)}  {it.conversation_id}  turn {it.turn_number}  {it.score:.2f}", "dim"))
+        out.print(heading)
+        out.print(marked(it.snippet), soft_wrap=False)
+        _print_explanation(it.explanation)
+        out.print()
+
+
+def _print_explanation(explanation: tuple[LegScore, ...]) -> None:
+    for leg in explanation:
+        console().print(clean(f"  {leg.leg}: rank {leg.rank}, {leg.score:.3f}", "dim"))

@@ -1,0 +1,64 @@
+"""The commands of `recollect`, put together, and how each of them ends."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from recollect.cli import exits
+from recollect.cli.browsing import list_, recent, show
+from recollect.cli.chatting import chat
+from recollect.cli.exporting import export
+from recollect.cli.finding import search
+from recollect.cli.importing import import_
+from recollect.cli.naming import rename
+from recollect.cli.statistics import stats
+from recollect.cli.tailing import tail
+
+_CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
+
+
+class _Commands(click.Group):
+    """Turns what a command raises into one sentence and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Nobody reads on: what is still held back goes nowhere, and is no error.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(exits.CLOSED_PIPE) from None
+        return result
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog=f"\b\nExit codes:\n{_CODES}",
+)
+@click.version_option(package_name="recollect-client", prog_name="recollect")
+def commands() -> None:
+    """Read, search and continue the conversations of a Recollect server.
+
+    On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON lines.
+    """
+
+
+for command in (list_, show, tail, search, recent, rename, export, import_, stats, chat):
+    commands.add_command(command)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs the command line and answers its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # JSON is UTF-8 whatever the locale
+    try:
+        code = commands.main(arguments, prog_name="recollect", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.code if isinstance(error, exits.Ended) else error.exit_code
+    except click.Abort:
+        return exits.INTERRUPTED
+    return code if isinstance(code, int) else exits.OK

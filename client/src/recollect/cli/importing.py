@@ -1,0 +1,246 @@
+"""`recollect import`: brings in what `export` wrote, exactly once.
+
+The id of every request is made of what names the conversation, the place in it, and a hash of what is sent: a second run repeats
+the same ids and stores nothing, and a run that broke off is finished by the next. Every append says on which turn it builds: a
+conversation that somebody went on with is left alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, BinaryIO
+
+import click
+
+from recollect import (
+    AlreadyExists,
+    Client,
+    FailedPrecondition,
+    InvalidArgument,
+    Message,
+    NotFound,
+    TurnOutOfDate,
+    Unimplemented,
+)
+from recollect._shared.plain import plain
+from recollect.cli import transcript
+from recollect.cli.exits import INCOMPLETE, Ended
+from recollect.cli.options import Shell, with_shell
+from recollect.cli.printing import clean, console, json_line, warn
+from recollect.cli.transcript import Damaged
+
+_MAX_BATCH = 1000
+_MAX_BATCH_BYTES = 4 << 20
+_REFUSALS = (AlreadyExists, Damaged, FailedPrecondition, InvalidArgument, NotFound, TurnOutOfDate, Unimplemented)
+"""What concerns one conversation alone. Other failures end the import."""
+
+
+@dataclass
+class _Counts:
+    conversations_new: int = 0
+    conversations_known: int = 0
+    messages_new: int = 0
+    messages_known: int = 0
+    left_out: int = 0
+
+    def leave_out(self, where: str, reason: object, count: int = 1) -> None:
+        warn(f"left out {where}: {reason}")
+        self.left_out += count
+
+
+@dataclass
+class _Line:
+    where: str
+    fields: dict[str, Any]
+
+
+@dataclass
+class _Read:
+    """The lines of one conversation."""
+
+    began: _Line
+    lines: list[_Line] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """What names it in every run, wherever the file lies."""
+        return str(self.began.fields.get("id") or _hash(self.began.fields))
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.File("rb"), metavar="FILE...")
+@with_shell
+def import_(shell: Shell, files: tuple[BinaryIO, ...]) -> None:
+    """Bring in conversations from each FILE that `export` wrote; `-` is standard input.
+
+    A second run stores nothing. The server gives every conversation a new id and numbers its turns anew; one that it has by its
+    own id is left as it is. Automatic titles, their topics and pins are the server's own and are not brought in. Every other line
+    that is left out is named on standard error, and the exit code is 6.
+    """
+    counts = _Counts()
+    for file in files:
+        for read in _conversations(file, counts):
+            try:
+                _bring_in(shell.client, read, counts)
+            except _REFUSALS as error:
+                counts.leave_out(f"the rest of {read.began.where}", error)
+    if shell.as_json:
+        json_line(
+            {
+                "conversationsNew": counts.conversations_new,
+                "conversationsKnown": counts.conversations_known,
+                "messagesNew": counts.messages_new,
+                "messagesKnown": counts.messages_known,
+                "leftOut": counts.left_out,
+            }
+        )
+    else:
+        console().print(
+            clean(
+                f"Conversations: {counts.conversations_new} new, {counts.conversations_known} already there."
+                f" Messages: {counts.messages_new} new, {counts.messages_known} already there."
+            )
+        )
+    if counts.left_out:
+        raise Ended(f"{counts.left_out} lines or conversations were left out", INCOMPLETE)
+
+
+def _conversations(file: BinaryIO, counts: _Counts) -> Iterator[_Read]:
+    """What a file holds, one conversation after the other. Lines that cannot be read are left out and named."""
+    read: _Read | None = None
+    for number, text in enumerate(file, start=1):
+        where = f"{file.name}:{number}"
+        if not text.strip():
+            continue
+        try:
+            line = _Line(where, transcript.decode(text))
+        except Damaged as error:
+            counts.leave_out(where, error)
+            continue
+        if line.fields.get("type") == "meta":
+            if read:
+                yield read
+            read = _Read(line)
+        elif read:
+            read.lines.append(line)
+        else:
+            counts.leave_out(where, "it stands before the line of the type `meta` that begins a conversation")
+    if read:
+        yield read
+
+
+def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
+    """Brings in one conversation. Raises RecollectError, Damaged."""
+    began = read.began.fields
+    if _is_at_home(client, read, counts):
+        return
+    try:
+        conversation_id = client.conversations.create(
+            str(began.get("channel", "")),
+            participants=began.get("participants"),
+            party=transcript.party_of(began),
+            model=began.get("model"),
+            create_time=transcript.time_of(began["created"]) if "created" in began else None,
+            request_id=_request_id(read.key, "create", began),
+        ).id
+    except ValueError as error:
+        raise Damaged(str(error)) from None
+    new = known = turn = 0
+    turns: dict[int, int] = {}
+    for number, ((kind, _), group) in enumerate(groupby(read.lines, key=_turn_of)):
+        lines = list(group)
+        if kind == "turn":
+            for part, messages in enumerate(_within_limits(lines, counts)):
+                stored = client.conversations.append_turn(
+                    conversation_id,
+                    messages,
+                    expected_turn=turn,
+                    request_id=_request_id(read.key, number, part, [plain(message) for message in messages]),
+                )
+                turn = stored.turn_number
+                turns |= {sent.turn_number: it.turn_number for sent, it in zip(messages, stored.messages, strict=True)}
+                known, new = (known + len(messages), new) if stored.duplicate else (known, new + len(messages))
+                counts.messages_known += len(messages) if stored.duplicate else 0
+                counts.messages_new += 0 if stored.duplicate else len(messages)
+            continue
+        for line in lines:
+            try:
+                _record(client, conversation_id, line.fields, turns, _request_id(read.key, "event", number, line.fields))
+            except (InvalidArgument, Damaged) as error:
+                counts.leave_out(line.where, error)
+    if known and not new:
+        counts.conversations_known += 1
+    else:
+        counts.conversations_new += 1
+
+
+def _turn_of(line: _Line) -> tuple[Any, Any]:
+    return line.fields.get("type"), line.fields.get("turnNumber")
+
+
+def _is_at_home(client: Client, read: _Read, counts: _Counts) -> bool:
+    """Whether this server has the conversation by its own id: then this is where the file came from."""
+    try:
+        there = client.conversations.get(str(read.began.fields.get("id", "")))
+    except (NotFound, InvalidArgument):
+        return False
+    messages = sum(line.fields.get("type") == "turn" for line in read.lines)
+    counts.conversations_known += 1
+    counts.messages_known += min(messages, there.message_count)
+    if messages > there.message_count:
+        missing = messages - there.message_count
+        counts.leave_out(read.began.where, f"this server has {there.id} itself, with {missing} messages fewer; left as it is")
+    return True
+
+
+def _within_limits(lines: list[_Line], counts: _Counts) -> Iterator[list[Message]]:
+    """The messages of these lines in parts that one append may hold."""
+    part: list[Message] = []
+    size = 0
+    for line in lines:
+        try:
+            message = transcript.message_of(line.fields)
+        except Damaged as error:
+            counts.leave_out(line.where, error)
+            continue
+        weight = len(json.dumps(line.fields))
+        if part and (len(part) == _MAX_BATCH or size + weight > _MAX_BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += weight
+    if part:
+        yield part
+
+
+def _record(client: Client, conversation_id: str, fields: dict[str, Any], turns: dict[int, int], request_id: str) -> None:
+    """What happened to a conversation besides its messages, as far as a client may say so. Raises RecollectError, Damaged."""
+    calls = client.conversations
+    try:
+        match fields:
+            case {"type": "event", "event": "compression", "compressedThrough": through, "summary": summary}:
+                here = max((turns[home] for home in turns if home <= through), default=through)
+                calls.record_compression(conversation_id, here, summary, request_id=request_id)
+            case {"type": "event", "event": "abbreviation", "text": text}:
+                calls.record_abbreviation(conversation_id, text, topics=fields.get("topics"), request_id=request_id)
+            case {"type": "event", "event": "meta_update", "title": title, "manuallyNamed": True}:
+                calls.rename(conversation_id, title, request_id=request_id)
+            case {"type": "event", "event": "meta_update", "model": model}:
+                calls.set_model(conversation_id, model, request_id=request_id)
+            case {"type": "event", "event": "title_assigned" | "meta_update" | "anchor" | "split_suggested"}:
+                pass  # the server's own: it finds them again
+            case _:
+                raise Damaged(f"a line of a kind that is not known: {fields.get('type')} {fields.get('event', '')}".rstrip())
+    except TypeError as error:
+        raise Damaged(str(error)) from None
+
+
+def _request_id(*parts: Any) -> str:
+    """The id of the request that these parts name."""
+    return f"import-{_hash(parts)}"
+
+
+def _hash(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]

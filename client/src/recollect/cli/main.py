@@ -1,0 +1,20 @@
+"""Where `recollect` begins: runs a command, and turns what went wrong into one sentence and an exit code."""
+
+import sys
+from importlib.util import find_spec
+
+NEEDS = ("click", "rich")
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    if missing := [name for name in NEEDS if find_spec(name) is None]:
+        sys.stderr.write(f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n")
+        sys.exit(1)
+    from recollect.cli.group import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What every command takes: where the server is, and how to print. And the kinds of values that several of them take."""
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from recollect import Client, RecollectError, RetryPolicy
+from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect._shared.moments import moment
+from recollect.cli import exits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    _Text = click.ParamType[str]
+    _Moment = click.ParamType[datetime]
+else:  # before 8.4 click's types take no parameter
+    _Text = _Moment = click.ParamType
+
+ADDRESS = "RECOLLECT_ADDRESS"
+_PATIENCE = RetryPolicy(max_attempts=4)
+_AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_SUGGESTIONS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a command works with."""
+
+    client: Client
+    as_json: bool
+    """JSON lines: asked for, or because standard output is no terminal."""
+
+
+def with_shell(command: F) -> F:
+    """Gives a command `--address`, `--timeout` and `--json`, and hands it a `Shell` first."""
+
+    @wraps(command)
+    def run(*, address: str, timeout: float, as_json: bool, **values: Any) -> Any:
+        try:
+            with Client(address, timeout=timeout, retry=_PATIENCE) as client:
+                return command(Shell(client, as_json or not sys.stdout.isatty()), **values)
+        except RecollectError as error:
+            raise exits.Ended(exits.sentence_of(error, address), exits.code_of(error)) from error
+
+    decorated: Any = run
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too."),
+        click.option(
+            "--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS", show_default=True, help="How long a call may take."
+        ),
+        click.option(
+            "--address",
+            envvar=ADDRESS,
+            default=DEFAULT_TARGET,
+            metavar="ADDRESS",
+            show_default=True,
+            show_envvar=True,
+            help="The server: host:port or unix:PATH.",
+        ),
+    ):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+class ConversationId(_Text):
+    """The id of a conversation. A shell completes it from the newest ones of the server."""
+
+    name = "conversation"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Ids of the newest conversations, with their titles."""
+        address = ctx.params.get("address") or ctx.lookup_default("address") or DEFAULT_TARGET
+        try:
+            with Client(address, timeout=2, retry=None) as client:
+                page = client.conversations.list_page(page_size=_SUGGESTIONS)
+        except RecollectError:
+            return []
+        return [
+            CompletionItem(it.id, help=" ".join(f"{it.channel} {it.title}".split())) for it in page if it.id.startswith(incomplete)
+        ]
+
+
+class When(_Moment):
+    """A date, a time, or how long ago. Without a zone it is meant as the reader's clock has it."""
+
+    name = "when"
+
+    def __init__(self, *, ends: bool = False) -> None:
+        self._ends = ends
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The time that is meant."""
+        if isinstance(value, datetime):
+            return value
+        if age := re.fullmatch(r"(\d{1,5})([mhdw])", value):
+            return datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
+        try:
+            found = moment(value, None, ends=self._ends)
+            # In the zone of that moment, not of now: between them may lie a change of the clock.
+            return found if found.tzinfo else found.astimezone()
+        except (ValueError, OverflowError) as error:
+            self.fail(f"{error}, nor an age such as 7d", param, ctx)
+
+
+def with_span(command: F) -> F:
+    """Gives a command `--since` and `--until`."""
+    until = click.option("--until", type=When(ends=True), metavar="WHEN", help="Up to a date (its whole day), a time, or 7d ago.")
+    since = click.option("--since", type=When(), metavar="WHEN", help="From a date, a time, or 7d ago on.")
+    return since(until(command))
+
+
+def with_channels(command: F) -> F:
+    """Gives a command `--channel`, which may be repeated."""
+    return click.option("--channel", "channels", multiple=True, metavar="NAME", help="Only of this channel; may be repeated.")(
+        command
+    )
+
+
+CONVERSATION = ConversationId()

@@ -1,0 +1,61 @@
+"""What commands print: for people on a terminal, JSON lines for whatever else reads them."""
+
+import json
+import sys
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from recollect import MATCH_END, MATCH_START
+
+_SHOWN = {"\n", "\t"}
+_CONTROLS = {
+    code: chr(0x2400 + code) if code < 0x20 else "\ufffd"
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in _SHOWN
+}
+"""What moves a terminal's cursor, colours it, or turns its text around; stored text may hold it."""
+
+
+def json_line(record: dict[str, Any]) -> None:
+    """One JSON object on a line of its own, at once."""
+    sys.stdout.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    """Where people read."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def clean(text: str, style: str = "") -> Text:
+    """Stored text as a terminal may show it: control characters are made visible, and nothing in it is markup."""
+    return Text().append(text.translate(_CONTROLS), style)
+
+
+def one_line(text: str, style: str = "") -> Text:
+    """Stored text without its line ends."""
+    return clean(" ".join(text.split()), style)
+
+
+def marked(snippet: str) -> Text:
+    """A snippet on one line, the words that match in bold."""
+    shown = Text()
+    for part in " ".join(snippet.split()).split(MATCH_START):
+        matching, mark, rest = part.rpartition(MATCH_END)
+        shown.append_text(clean(matching.replace(MATCH_END, ""), "bold yellow" if mark else ""))
+        shown.append_text(clean(rest))
+    return shown
+
+
+def local(moment: datetime | None) -> str:
+    """A time as the reader's clock has it, to the minute."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def warn(text: str) -> None:
+    """A sentence on standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

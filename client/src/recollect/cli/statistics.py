@@ -1,0 +1,77 @@
+"""`recollect stats`: figures that a client may know."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.table import Table
+
+from recollect import Conversation
+from recollect._shared.plain import time_text
+from recollect.cli.options import Shell, with_channels, with_shell
+from recollect.cli.printing import clean, console, json_line, local
+
+
+@dataclass
+class _Figures:
+    counts: Counter[str] = field(default_factory=Counter)
+    cost: float = 0.0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+    def add(self, it: Conversation) -> None:
+        self.counts.update(
+            conversations=1,
+            turns=it.turn_count,
+            messages=it.message_count,
+            untitled=not it.title,
+            namedByHand=it.manually_named,
+            withNotes=bool(it.abbreviation),
+            compressed=bool(it.compressed_through),
+            pinned=it.pinned,
+            inputTokens=it.usage_total.input,
+            outputTokens=it.usage_total.output,
+        )
+        self.cost += it.cost_total
+        self.oldest = min(self.oldest or it.create_time, it.create_time)
+        self.newest = max(self.newest or it.update_time, it.update_time)
+
+    def record(self) -> dict[str, Any]:
+        times = {"oldest": self.oldest, "newest": self.newest}
+        return dict(self.counts) | {"cost": self.cost} | {name: time_text(it) for name, it in times.items() if it}
+
+
+@click.command()
+@with_channels
+@with_shell
+def stats(shell: Shell, channels: tuple[str, ...]) -> None:
+    """Count what the server keeps, by channel.
+
+    It is added up from the list of all conversations, which is all that the service tells a client. Bytes, the state of the index
+    and what waits for notes are told by `recollect-server stats`, on the server's machine.
+    """
+    total, by_channel = _Figures(), dict[str, _Figures]()
+    # One that gets a message while the pages are read moves to the front, and may come twice.
+    seen: set[str] = set()
+    for it in shell.client.conversations.list(channels=channels, page_size=500):
+        if it.id not in seen:
+            seen.add(it.id)
+            total.add(it)
+            by_channel.setdefault(it.channel, _Figures()).add(it)
+    if not seen:
+        total.counts.update(dict.fromkeys(("conversations", "turns", "messages"), 0))
+    if shell.as_json:
+        json_line(total.record() | {"channels": {name: figures.record() for name, figures in sorted(by_channel.items())}})
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("channel", "conversations", "turns", "messages", "tokens in", "tokens out", "US$"):
+        table.add_column(name, justify="left" if name == "channel" else "right", min_width=len(name), no_wrap=True)
+    for name, figures in (*sorted(by_channel.items()), ("all", total)):
+        counts = (figures.counts[key] for key in ("conversations", "turns", "messages", "inputTokens", "outputTokens"))
+        table.add_row(*map(clean, (name, *map(str, counts), f"{figures.cost:.2f}")))
+    out = console()
+    out.print(table, soft_wrap=False)
+    if total.oldest:
+        out.print(clean(f"From {local(total.oldest)} to {local(total.newest)}.", "dim"))

@@ -1,0 +1,127 @@
+"""The lines of a transcript, as the server keeps them and `recollect-server export` writes them: JSON with a checksum.
+
+A file may hold several conversations, one after the other: each begins with its `meta` line.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+from zlib import crc32
+
+from recollect import Attachment, Conversation, LoadedConversation, Message, Party, Role, ToolCall, Usage
+from recollect._shared.plain import camel, plain, time_text
+
+_CHECKSUM = len(b',"crc":"00000000"}')
+
+
+class Damaged(Exception):
+    """The line is none of a transcript, or not as it was written."""
+
+
+def encode(fields: dict[str, Any]) -> bytes:
+    """A line with its checksum: CRC-32 of all bytes before it."""
+    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
+    return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """What a line says. One without a checksum is taken at its word: people write such. Raises Damaged."""
+    line = line.strip()
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise Damaged(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise Damaged("not a JSON object")
+    if "crc" in fields and line[-_CHECKSUM:] != b',"crc":"%08x"}' % crc32(line[:-_CHECKSUM]):
+        raise Damaged("the checksum does not fit")
+    return fields
+
+
+def beginning(it: Conversation) -> dict[str, Any]:
+    """The first line of a conversation."""
+    fields: dict[str, Any] = {"type": "meta", "id": it.id, "channel": it.channel, "created": time_text(it.create_time)}
+    fields |= {"participants": list(it.participants)}
+    if it.model:
+        fields["model"] = it.model
+    if it.party:
+        fields["party"] = plain(it.party)
+    return fields
+
+
+def said(messages: list[Message]) -> Iterator[dict[str, Any]]:
+    """The lines of messages. Those of one turn are a batch: it is stored whole or not at all where it is imported."""
+    for _, group in groupby(messages, key=lambda message: message.turn_number):
+        turn = list(group)
+        for index, message in enumerate(turn, start=1):
+            fields = {"type": "turn", "role": message.role.value, "content": message.content} | plain(message)
+            del fields["sequence"]
+            yield fields | ({"batch": [index, len(turn)]} if len(turn) > 1 else {})
+
+
+def happened(now: LoadedConversation) -> Iterator[dict[str, Any]]:
+    """The lines of what happened to a conversation besides its messages, as far as it still holds."""
+    it = now.conversation
+    assert it is not None
+    time, topics = time_text(it.update_time), list(it.topics)
+    if it.title and (not it.manually_named or (topics and not it.abbreviation)):
+        yield {"type": "event", "event": "title_assigned", "title": it.title, "topics": topics, "timestamp": time}
+    if it.compressed_through:
+        compression = {"compressedThrough": it.compressed_through, "summary": now.compression_summary}
+        yield {"type": "event", "event": "compression"} | compression | {"timestamp": time}
+    if it.abbreviation:
+        notes = {"text": it.abbreviation} | ({"topics": topics} if topics else {})
+        yield {"type": "event", "event": "abbreviation"} | notes | {"timestamp": time}
+    if it.manually_named:
+        yield {"type": "event", "event": "meta_update", "title": it.title, "manuallyNamed": True, "timestamp": time}
+    if it.pinned:
+        yield {"type": "event", "event": "meta_update", "pinned": True, "timestamp": time}
+
+
+def message_of(fields: dict[str, Any]) -> Message:
+    """The message of a line. Raises Damaged."""
+    try:
+        usage = fields.get("usage")
+        return Message(
+            role=Role(fields["role"]),
+            content=fields.get("content", ""),
+            timestamp=time_of(fields["timestamp"]) if "timestamp" in fields else None,
+            thinking_text=fields.get("thinkingText", ""),
+            usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),
+            cost=fields.get("cost"),
+            channel=fields.get("channel", ""),
+            sender=fields.get("sender", ""),
+            tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
+            tool_call_id=fields.get("toolCallId", ""),
+            attachments=tuple(
+                Attachment(it["mediaType"], it["uri"], it.get("bytesLength", 0)) for it in fields.get("attachments", ())
+            ),
+            metadata=fields.get("metadata") or {},
+            turn_number=fields.get("turnNumber", 0),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"no message: {type(error).__name__} {error}") from None
+
+
+def party_of(fields: dict[str, Any]) -> Party | None:
+    """The party of a first line. Raises Damaged."""
+    given = fields.get("party")
+    if not given:
+        return None
+    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject")}
+    try:
+        return Party(**{names[key]: value for key, value in given.items()})
+    except (KeyError, AttributeError) as error:
+        raise Damaged(f"no party: {error}") from None
+
+
+def time_of(text: Any) -> datetime:
+    """A time of a line. Raises ValueError."""
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no time")
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return found

@@ -1,0 +1,194 @@
+"""The session for the OpenAI Agents SDK, with its own runner, and a model that says what it was told to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
+from agents.memory import Session, SessionSettings
+from agents.testing import ScriptedModel, assistant_message, function_call
+from recollect import AsyncClient, Client, Message, Role, ToolCall
+from recollect.adapters.openai_agents import RecollectSession
+
+ITEMS: list[Any] = [
+    {"role": "user", "content": "Is the disk full?"},
+    {"role": "user", "content": [{"type": "input_text", "text": "And "}, {"type": "input_text", "text": "this one?"}]},
+    {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "Let me look."}],
+        "encrypted_content": "x" * 200_000,
+    },
+    {
+        "type": "function_call",
+        "call_id": "call_1",
+        "name": "df",
+        "arguments": '{"path":  "/"}',
+        "id": "fc_1",
+        "status": "completed",
+    },
+    {"type": "function_call", "call_id": "call_2", "name": "date", "arguments": "", "id": "fc_2"},
+    {"type": "function_call_output", "call_id": "call_2", "output": [{"type": "input_text", "text": "today"}]},
+    {"type": "function_call_output", "call_id": "call_1", "output": "97%\x00 \ud800"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [
+            {"type": "output_text", "text": "Yes: 97 %.", "annotations": [], "logprobs": [{"token": "Yes", "logprob": -0.1}]},
+            {"type": "refusal", "refusal": "No more."},
+        ],
+    },
+    {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64," + "A" * 100_000, "detail": "auto"}]},
+    {"role": "developer", "content": "Be short."},
+    {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "disk", "n": 9007199254740993}},
+    {"role": "assistant", "content": ""},
+    {"role": "user", "content": ""},
+]
+
+
+@pytest.fixture
+async def memory(server: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.target) as connected:
+        yield connected
+
+
+async def test_it_is_a_session_of_the_sdk(memory: AsyncClient) -> None:
+    assert isinstance(RecollectSession("alex", memory), Session)
+
+
+async def test_every_item_comes_back_exactly_and_in_its_order(memory: AsyncClient, server: Any) -> None:
+    session = RecollectSession("alex", memory)
+    assert await session.get_items() == []
+    await session.add_items(ITEMS[:3])
+    await session.add_items(ITEMS[3:])
+    assert await session.get_items() == ITEMS
+    async with AsyncClient(server.target) as elsewhere:
+        assert await RecollectSession("alex", elsewhere).get_items() == ITEMS
+        assert await RecollectSession("sam", elsewhere).get_items() == []
+
+
+async def test_a_limit_gives_the_latest_items(memory: AsyncClient) -> None:
+    session = RecollectSession("alex", memory)
+    for number in range(30):
+        question, answer = f"question {number}", f"answer {number}"
+        await session.add_items([{"role": "user", "content": question}, {"role": "assistant", "content": answer}])
+    assert [it["content"] for it in await session.get_items(3)] == ["answer 28", "question 29", "answer 29"]  # type: ignore[typeddict-item]
+    assert len(await session.get_items(41)) == 41
+    assert await session.get_items(0) == []
+    bounded = RecollectSession("alex", memory, session_settings=SessionSettings(limit=2))
+    assert len(await bounded.get_items()) == 2
+    assert len(await bounded.get_items(5)) == 5
+
+
+async def test_it_does_what_the_sdks_own_session_does(memory: AsyncClient) -> None:
+    ours, theirs = RecollectSession("alex", memory), SQLiteSession("alex")
+    plain = [it for it in ITEMS if "\ud800" not in str(it)]  # SQLite refuses that one
+
+    async def same() -> None:
+        assert await ours.get_items() == await theirs.get_items()
+
+    for session in (ours, theirs):
+        assert await session.pop_item() is None
+        await session.add_items(plain)
+    for _ in range(4):
+        assert await ours.pop_item() == await theirs.pop_item()
+        await same()
+    for session in (ours, theirs):
+        await session.add_items([{"role": "user", "content": "and then?"}])
+    await same()
+    for session in (ours, theirs):
+        await session.clear_session()
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+        await session.add_items([{"role": "user", "content": "anew"}])
+    await same()
+
+
+async def test_what_was_taken_back_or_cleared_stays_in_its_transcript(memory: AsyncClient) -> None:
+    session = RecollectSession("alex", memory)
+    await session.add_items([{"role": "user", "content": "about zeppelins"}])
+    assert await session.pop_item() == {"role": "user", "content": "about zeppelins"}
+    await session.clear_session()
+    await session.clear_session()
+    await session.add_items([{"role": "user", "content": "about submarines"}])
+    found = [it async for it in memory.conversations.list(channels=["agents"])]
+    assert sorted(it.message_count for it in found) == [1, 2]
+    assert (await memory.recall.search("zeppelins")).hits[0].snippet == "about \ue000zeppelins\ue001"
+
+
+async def test_what_is_taken_back_by_two_at_once_is_taken_back_once(server: Any) -> None:
+    async with AsyncClient(server.target) as one, AsyncClient(server.target) as other:
+        sessions = [RecollectSession("alex", one), RecollectSession("alex", other)]
+        await sessions[0].add_items([{"role": "user", "content": f"{number}"} for number in range(6)])
+        popped = await asyncio.gather(*(sessions[number % 2].pop_item() for number in range(6)))
+        assert sorted(str(it["content"]) for it in popped if it) == [f"{number}" for number in range(6)]  # type: ignore[typeddict-item]
+        assert await sessions[0].get_items() == []
+
+
+async def test_sessions_that_begin_at_the_same_time_are_one(server: Any, client: Client) -> None:
+    async with AsyncClient(server.target) as one, AsyncClient(server.target) as other:
+        sessions = [RecollectSession("alex", each) for each in (one, other, one, other)]
+        await asyncio.gather(*(it.add_items([{"role": "user", "content": "hi"}]) for it in sessions))
+        assert len(await sessions[0].get_items()) == 4
+    assert len(list(client.conversations.list())) == 1
+
+
+async def test_a_result_whose_call_was_taken_back_is_kept_all_the_same(memory: AsyncClient) -> None:
+    session = RecollectSession("alex", memory)
+    orphan: Any = {"type": "function_call_output", "call_id": "gone", "output": "97%"}
+    await session.add_items([{"role": "user", "content": "?"}, orphan, orphan])
+    assert await session.get_items() == [{"role": "user", "content": "?"}, orphan, orphan]
+
+
+async def test_a_conversation_that_another_program_wrote_can_be_continued(memory: AsyncClient, client: Client) -> None:
+    it = client.conversations.create("web")
+    calls = [ToolCall("c1", "df", "{}")]
+    messages = [Message.user("full?"), Message.assistant("Let me look.", tool_calls=calls), Message.tool("97%", tool_call_id="c1")]
+    client.conversations.append_turn(it.id, messages)
+    session = RecollectSession.of(it.id, memory)
+    expected = [
+        {"role": "user", "content": "full?"},
+        {"role": "assistant", "content": "Let me look."},
+        {"type": "function_call", "call_id": "c1", "name": "df", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "97%"},
+    ]
+    assert await session.get_items() == expected
+    assert [await session.pop_item() for _ in range(2)] == expected[:1:-1]
+    assert await session.get_items() == expected[:2]
+    with pytest.raises(NotImplementedError, match="begin another"):
+        await session.clear_session()
+
+
+async def test_the_sdks_runner_remembers_through_it(memory: AsyncClient, client: Client) -> None:
+    @function_tool
+    def disk_usage(path: str) -> str:
+        """How full a disk is."""
+        return f"{path} is 97 % full"
+
+    model = ScriptedModel(
+        [
+            [function_call("disk_usage", {"path": "/"}, call_id="call_1")],
+            [assistant_message("Yes, 97 %.")],
+            [assistant_message("Whether the disk is full.")],
+        ]
+    )
+    agent = Agent(name="ops", model=model, tools=[disk_usage])
+    session = RecollectSession("alex", memory)
+    quiet = RunConfig(tracing_disabled=True)
+    first = await Runner.run(agent, "Is the disk full?", session=session, run_config=quiet)
+    second = await Runner.run(agent, "What did I ask?", session=session, run_config=quiet)
+    assert (first.final_output, second.final_output) == ("Yes, 97 %.", "Whether the disk is full.")
+    kinds = [it.get("type", it.get("role")) for it in await session.get_items()]
+    assert kinds == ["user", "function_call", "function_call_output", "message", "user", "message"]
+    # The second question came to the model with all that was said before.
+    assert model.last_call is not None
+    seen: Any = model.last_call.input
+    assert [it.get("type", it.get("role")) for it in seen] == kinds[:5]
+    [conversation] = client.conversations.list()
+    stored = client.conversations.load(conversation.id).messages
+    assert [message.role for message in stored[:4]] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert stored[1].tool_calls[0].name == "disk_usage"
+    assert (stored[2].content, stored[3].content) == ("/ is 97 % full", "Yes, 97 %.")

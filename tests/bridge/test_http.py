@@ -1,0 +1,72 @@
+"""The bridge over streamable HTTP: for this machine's programs, and for no page that a browser shows."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client as McpClient
+from recollect import Conversation
+
+from tests.bridge.conftest import COMMAND, environment, listening
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a page", "version": "1"}},
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+async def test_the_official_client_calls_the_tools_over_http(server: Any, talked: Callable[..., Conversation]) -> None:
+    it = talked(2, said="the disk is full")
+    with listening(server.target) as url:
+        async with McpClient(url) as mcp, McpClient(url) as another:
+            found = await mcp.call_tool("search_conversations", {"query": "disk"})
+            fetched = await another.call_tool("fetch_context", {"conversationId": it.id, "turnRange": {"from": 2, "to": 2}})
+    assert found.structured_content["results"][0]["conversationId"] == it.id
+    assert [line["content"] for line in fetched.structured_content["messages"]] == ["the disk is full 2", "answer 2 "]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]"])
+def test_a_page_that_points_its_own_name_here_is_refused(server: Any, host: str) -> None:
+    with listening(server.target, f"{host}:0") as url, httpx2.Client(headers=ACCEPT) as http:
+        assert http.post(url, json=INITIALIZE).status_code == 200
+        rebound = http.post(url, json=INITIALIZE, headers={"Host": "evil.example:80"})
+        assert rebound.status_code == 421
+        foreign = http.post(url, json=INITIALIZE, headers={"Origin": "http://evil.example"})
+        assert foreign.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "listen", ["0.0.0.0:0", "192.0.2.1:80", "[::]:80", "example.org:80", "8765", "127.0.0.1:x", "127.0.0.1:70000"]
+)
+def test_it_listens_for_this_machine_alone(listen: str) -> None:
+    arguments = [sys.executable, *COMMAND, "--http", listen]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment("127.0.0.1:1"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"--http {listen}: " in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
+    port = server.target.rpartition(":")[2]
+    arguments = [sys.executable, *COMMAND, "--http", f"127.0.0.1:{port}"]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment(server.target))
+    assert (ran.returncode, ran.stderr) == (1, f"recollect-mcp: cannot listen on 127.0.0.1:{port}: Address already in use\n")
+
+
+def test_a_wrong_address_is_told_at_once() -> None:
+    arguments = [sys.executable, *COMMAND, "--address", "http://127.0.0.1:50051"]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment("127.0.0.1:1"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "without a scheme" in ran.stderr
+
+
+def test_it_ends_when_its_input_ends(server: Any) -> None:
+    arguments = [sys.executable, *COMMAND]
+    ran = subprocess.run(arguments, input=b"", capture_output=True, check=False, timeout=60, env=environment(server.target))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")

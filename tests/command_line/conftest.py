@@ -1,0 +1,129 @@
+"""What the tests of the command `recollect` share: it is run as a program, into a pipe or on a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from recollect import Client, Conversation, Message
+
+COMMAND = (sys.executable, "-m", "recollect.cli.main")
+TIMEOUT = 60
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its output, where it is JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(address: str, **more: str) -> dict[str, str]:
+    return os.environ | {"RECOLLECT_ADDRESS": address, "TZ": "UTC", "TERM": "xterm-256color"} | more
+
+
+@dataclass(frozen=True)
+class Recollect:
+    """Runs `recollect` against one server."""
+
+    address: str
+
+    def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ran:
+        """Into a pipe."""
+        ended = subprocess.run(
+            [*COMMAND, *arguments],
+            input=stdin.encode(),
+            capture_output=True,
+            env=environment(self.address, **more),
+            check=False,
+            timeout=TIMEOUT,
+        )
+        return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+    def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
+        """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a prompt of its own."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        with subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env=environment(self.address, COLUMNS="120", **more),
+        ) as process:
+            os.close(theirs)
+            seen, asked = b"", 0
+            try:
+                while chunk := _read(ours):
+                    seen += chunk
+                    while asked < len(typed) and seen.count(b"> ") > asked:
+                        os.write(ours, typed[asked].encode())
+                        asked += 1
+            except BaseException:
+                process.kill()  # a test that is given up may not wait for it
+                raise
+            assert process.stderr is not None
+            err = process.stderr.read().decode()
+            code = process.wait(TIMEOUT)
+        os.close(ours)
+        return Ran(code, seen.decode(), err)
+
+    @contextmanager
+    def started(self, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
+        """Into a pipe, and still running. It is killed at the end if it runs then."""
+        with subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(self.address),
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # what Linux says where the last writer is gone
+        return b""
+
+
+@pytest.fixture
+def recollect(server: Any) -> Recollect:
+    """The command, for the server of the test."""
+    return Recollect(server.target)
+
+
+@pytest.fixture
+def talked(client: Client) -> Callable[..., Conversation]:
+    """Begins a conversation of so many turns."""
+
+    def talk(turns: int = 1, *, channel: str = "web", said: str = "line", title: str = "", **fields: Any) -> Conversation:
+        conversation = client.conversations.create(channel, **fields)
+        for turn in range(1, turns + 1):
+            messages = [Message.user(f"{said} {turn}", sender="alex"), Message.assistant(f"answer {turn}")]
+            client.conversations.append_turn(conversation.id, messages)
+        if title:
+            client.conversations.rename(conversation.id, title)
+        return client.conversations.get(conversation.id)
+
+    return talk

@@ -1,0 +1,118 @@
+"""How the command ends: exit codes, one sentence, Ctrl-C, a closed pipe."""
+
+import json
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client, Conversation, Message
+from recollect.cli.exits import MEANINGS
+
+from tests.command_line.conftest import Recollect
+
+UNKNOWN = "conv-01HQ0000000000000000000000"
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize("command", ["show", "export", "rename"])
+def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command: str) -> None:
+    ran = recollect(command, UNKNOWN, *(["A title"] if command == "rename" else []))
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("Error: ")
+    assert UNKNOWN in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
+    ran = recollect("show", "--channel", "discord")
+    assert (ran.code, ran.out, ran.err) == (3, "", "Error: there is no conversation on discord yet\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("show", "../../etc/passwd"), "conversation_id"),
+        (("rename", UNKNOWN, "x" * 81), "title"),
+        (("list", "--channel", "Web!"), "channels"),
+        (("search", " "), "query"),
+        (("search", "\udcff"), "query"),
+        (("list", "--limit", "many"), "--limit"),
+        (("list", "--colour"), "--colour"),
+        (("show",), "--channel"),
+        (("frobnicate",), "frobnicate"),
+    ],
+)
+def test_wrong_usage_names_what_is_wrong(recollect: Any, arguments: tuple[str, ...], named: str) -> None:
+    ran = recollect(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert named in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("command", [["list"], ["tail"], ["stats"], ["import", "-"]])
+def test_without_a_server_one_sentence_says_how_to_start_one(command: list[str]) -> None:
+    ran = Recollect(NOBODY)(*command, stdin='{"type":"meta","id":"x","channel":"web"}\n')
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err == (
+        f"Error: no Recollect server answers on {NOBODY}: start one with `recollect-server serve`, or name it with --address\n"
+    )
+
+
+def test_the_address_may_be_a_flag(recollect: Any, talked: Callable[..., Conversation]) -> None:
+    it = talked()
+    ran = Recollect(NOBODY)("list", "--address", recollect.address)
+    assert [line["id"] for line in ran.lines] == [it.id]
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_longer_than_asked() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        ran = Recollect(address)("list", "--timeout", "0.5")
+    assert (ran.code, ran.out, ran.err) == (4, "", f"Error: {address} did not answer in time\n")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(recollect: Any, client: Client) -> None:
+    it = client.conversations.create("web")
+    client.conversations.append_turn(it.id, [Message.user("x" * 1000) for _ in range(1000)])
+    for arguments in (("show", it.id, "--all"), ("export",)):
+        with recollect.started(*arguments) as process:
+            assert process.stdout.readline().startswith(b"{")
+            process.stdout.close()
+            assert (process.wait(60), process.stderr.read()) == (141, b"")
+
+
+def test_ctrl_c_ends_a_tail_quietly(recollect: Any, talked: Callable[..., Conversation]) -> None:
+    talked()
+    with recollect.started("tail") as process:
+        assert json.loads(process.stdout.readline())["kind"] == "conversationList"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read().strip() == b""
+
+
+def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
+    said = recollect("--help").out
+    page = (Path(__file__).parents[2] / "client" / "README.md").read_text()
+    for code, meaning in MEANINGS.items():
+        assert f"{code}  {meaning}" in said
+        assert f"| {code} | {meaning} |" in page
+
+
+def test_a_shell_completes_commands_and_conversations(recollect: Any, talked: Callable[..., Conversation]) -> None:
+    first, second = talked(title="Disk"), talked()
+
+    def completed(words: str, number: int) -> list[str]:
+        ran = recollect(_RECOLLECT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(number))
+        assert ran.code == 0
+        return [line.partition(",")[2] for line in ran.out.splitlines()]
+
+    assert completed("recollect se", 1) == ["search"]
+    assert sorted(completed("recollect show conv-", 2)) == sorted([first.id, second.id])
+    assert completed(f"recollect show {first.id}", 2) == [first.id]
+    assert "--since" in completed("recollect list --s", 2)
+    assert "_recollect_completion" in recollect(_RECOLLECT_COMPLETE="bash_source").out
+    nobody = Recollect(NOBODY)(_RECOLLECT_COMPLETE="bash_complete", COMP_WORDS="recollect show conv-", COMP_CWORD="2")
+    assert (nobody.code, nobody.out.strip(), nobody.err) == (0, "", "")

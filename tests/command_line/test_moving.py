@@ -1,0 +1,193 @@
+"""`export` and `import`: everything a client is told comes back, exactly once."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from recollect import Attachment, Client, Conversation, Message, Party, ToolCall, Usage
+from recollect.cli import transcript
+from recollect_server.cli import commands as server_commands
+
+from tests.command_line.conftest import Recollect
+
+Talked = Callable[..., Conversation]
+COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown", "leftOut")
+
+
+@pytest.fixture
+def other(start_server: Callable[..., Any], tmp_path: Path) -> Iterator[Client]:
+    """A client of a second, empty server."""
+    with Client(start_server(data_dir=tmp_path / "other").target) as connected:
+        yield connected
+
+
+def counts(ran: Any) -> tuple[int, ...]:
+    [line] = ran.lines
+    return tuple(line[name] for name in COUNTS)
+
+
+def target(client: Client) -> Recollect:
+    return Recollect(client._invoker.target)
+
+
+def rich_conversation(client: Client) -> Conversation:
+    """One with everything that a client may say."""
+    it = client.conversations.create(
+        "email", participants=["alex"], party=Party(contact="b@example.org", subject="Rechnung €"), model="haiku"
+    )
+    calls = [ToolCall("call-1", "df", '{"path":  "/"}'), ToolCall("call-2", "date", "")]
+    client.conversations.append_turn(
+        it.id,
+        [
+            Message.user("Grüße\u2028\n  x", sender="Alex", attachments=[Attachment("image/png", "file:///a.png", 12)]),
+            Message.assistant(thinking_text="hm", tool_calls=calls, usage=Usage(3, 4), cost=0.001),
+            Message.tool("97%", tool_call_id="call-1"),
+            Message.tool("", tool_call_id="call-2", metadata={"a_b": [1, 2.5, {"c": None}], "t": True}),
+            Message.assistant("Full."),
+        ],
+    )
+    for turn in range(2, 5):
+        client.conversations.append_turn(it.id, [Message.user(f"turn {turn}"), Message.assistant("yes")])
+    client.conversations.record_compression(it.id, 2, "Two turns about a disk.")
+    client.conversations.record_abbreviation(it.id, "Notes.", topics=["disk"])
+    client.conversations.rename(it.id, "A Bill")
+    return client.conversations.get(it.id)
+
+
+def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
+    """What a client is told of a conversation, but for what each server gives itself: ids, lines."""
+    loaded = client.conversations.load(conversation_id, max_turns=1000, before_turn=10_000)
+    now = client.conversations.load(conversation_id)
+    it = loaded.conversation
+    assert it is not None
+    facts = (it.channel, it.title, it.topics, it.create_time, it.update_time, it.turn_count, it.message_count, it.participants)
+    more = (it.abbreviation, it.manually_named, it.model, it.party, it.usage_total, it.cost_total, it.compressed_through)
+    lines = [{name: getattr(m, name) for name in m.__slots__ if name != "sequence"} for m in loaded.messages]
+    return facts, more, now.compression_summary, lines
+
+
+def test_everything_comes_back_on_another_server_and_nothing_twice(
+    recollect: Any, client: Client, other: Client, talked: Talked, tmp_path: Path
+) -> None:
+    rich, plain = rich_conversation(client), talked(3)
+    path = tmp_path / "all.jsonl"
+    assert recollect("export", "-o", str(path)) == recollect("export", "--output", str(path))
+    assert counts(target(other)("import", str(path))) == (2, 0, 17, 0, 0)
+    there = {it.message_count: it.id for it in other.conversations.list()}
+    assert everything(other, there[11]) == everything(client, rich.id)
+    assert everything(other, there[6]) == everything(client, plain.id)
+    again = target(other)("import", "-", stdin=path.read_text())
+    assert (again.code, counts(again)) == (0, (0, 2, 0, 17, 0))
+    assert sorted(it.message_count for it in other.conversations.list()) == [6, 11]
+
+
+def test_an_import_that_broke_off_is_finished_by_the_next(recollect: Any, other: Client, talked: Talked) -> None:
+    it = talked(10)
+    lines = recollect("export", it.id).out.splitlines(keepends=True)
+    assert counts(target(other)("import", "-", stdin="".join(lines[:9]))) == (1, 0, 8, 0, 0)
+    assert counts(target(other)("import", "-", stdin="".join(lines))) == (1, 0, 12, 8, 0)
+    [there] = other.conversations.list()
+    assert there.message_count == 20
+
+
+def test_what_comes_from_this_server_is_left_as_it_is(recollect: Any, client: Client, talked: Talked) -> None:
+    talked(2)
+    ran = recollect("import", "-", stdin=recollect("export").out)
+    assert (ran.code, counts(ran)) == (0, (0, 1, 0, 4, 0))
+    assert len(list(client.conversations.list())) == 1
+
+
+def test_a_conversation_that_somebody_went_on_with_is_left_alone(
+    recollect: Any, other: Client, client: Client, talked: Talked
+) -> None:
+    it = talked(2)
+    target(other)("import", "-", stdin=recollect("export").out)
+    [there] = other.conversations.list()
+    other.conversations.append_turn(there.id, [Message.user("went on here")])
+    client.conversations.append_turn(it.id, [Message.user("and there")])
+    ran = target(other)("import", "-", stdin=recollect("export").out)
+    assert ran.code == 6
+    assert "left out the rest of <stdin>:1" in ran.err
+    assert other.conversations.get(there.id).message_count == 5
+
+
+def test_damaged_and_foreign_lines_are_named_and_left_out(recollect: Any, other: Client, talked: Talked) -> None:
+    talked(3)
+    lines = recollect("export").out.splitlines()
+    lines[3] = lines[3].replace("line 2", "lime 2")
+    stdin = "\n".join(["[1]", '{"type":"turn"}', *lines, "{half", '{"type":"party"}', ""])
+    ran = target(other)("import", "-", stdin=stdin)
+    assert (ran.code, counts(ran)) == (6, (1, 0, 5, 0, 5))
+    reasons = [line.removeprefix("left out ") for line in ran.err.splitlines()]
+    assert reasons[0] == "<stdin>:1: not a JSON object"
+    assert reasons[1] == "<stdin>:2: it stands before the line of the type `meta` that begins a conversation"
+    assert reasons[2] == "<stdin>:6: the checksum does not fit"
+    assert reasons[3].startswith("<stdin>:10: not JSON")
+    assert reasons[4] == "<stdin>:11: a line of a kind that is not known: party"
+    assert reasons[5] == "Error: 5 lines or conversations were left out"
+    [there] = other.conversations.list()
+    assert there.message_count == 5
+
+
+def test_what_a_person_wrote_needs_no_checksum(recollect: Any, client: Client) -> None:
+    lines = [
+        {"type": "meta", "channel": "web", "created": "2026-02-14T09:00:00Z"},
+        {"type": "turn", "role": "user", "content": "by hand"},
+        {"type": "turn", "role": "assistant", "content": "so it is"},
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    assert counts(recollect("import", "-", stdin=text)) == (1, 0, 2, 0, 0)
+    assert counts(recollect("import", "-", stdin=text)) == (0, 1, 0, 2, 0)
+    [there] = client.conversations.list()
+    assert there.create_time.isoformat() == "2026-02-14T09:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ({"type": "meta", "channel": "Not a channel"}, "channel"),
+        ({"type": "meta", "channel": "web", "created": "yesterday"}, "yesterday"),
+        ({"type": "meta", "channel": "web", "party": {"boss": "x"}}, "boss"),
+        ({"type": "meta", "channel": "web", "participants": 5}, "participants"),
+    ],
+)
+def test_a_beginning_that_the_server_refuses_is_named_and_the_next_goes_on(
+    recollect: Any, client: Client, line: dict[str, Any], named: str
+) -> None:
+    good = [{"type": "meta", "channel": "web"}, {"type": "turn", "role": "user", "content": "good"}]
+    ran = recollect("import", "-", stdin="\n".join(map(json.dumps, [line, *good])))
+    assert (ran.code, counts(ran)) == (6, (1, 0, 1, 0, 1))
+    assert "left out the rest of <stdin>:1: " in ran.err
+    assert named in ran.err
+    assert len(list(client.conversations.list())) == 1
+
+
+def test_the_lines_are_those_of_the_servers_own_transcripts(
+    recollect: Any, server: Any, client: Client, other: Client, tmp_path: Path
+) -> None:
+    it = rich_conversation(client)
+    path = tmp_path / f"{it.id}.jsonl"
+    path.write_text(recollect("export", it.id).out)
+    result = CliRunner().invoke(server_commands, ["import", str(path), "--target", other._invoker.target])
+    assert "Messages: 11 new, 0 already there. Skipped: 0." in result.output
+    [there] = other.conversations.list()
+    assert everything(other, there.id) == everything(client, it.id)
+    # And the transcript itself, which has requests and batches in its lines, is read by `import`.
+    for line in (server.folder / f"{it.id}.jsonl").read_bytes().splitlines():
+        assert transcript.decode(line)["type"] in {"meta", "turn", "event"}
+    ran = target(other)("import", str(server.folder / f"{it.id}.jsonl"))
+    assert counts(ran)[2] == 11
+
+
+def test_a_file_is_there_when_it_is_whole(recollect: Any, talked: Talked, tmp_path: Path) -> None:
+    it = talked()
+    path = tmp_path / "out.jsonl"
+    path.write_text("as it was")
+    assert recollect("export", "-o", str(path), it.id, "conv-01HQ0000000000000000000000").code == 3
+    assert path.read_text() == "as it was"
+    assert [entry.name for entry in tmp_path.glob("*out*")] == ["out.jsonl"]
+    refused = recollect("export", "-o", str(tmp_path / "no" / "out.jsonl"))
+    assert (refused.code, "cannot write" in refused.err) == (1, True)

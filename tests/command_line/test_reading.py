@@ -1,0 +1,181 @@
+"""`list`, `show`, `recent`, `search`, `stats`, `rename`: JSON lines into a pipe, text on a terminal."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from recollect import Client, Conversation, Message, ToolCall, Usage
+from recollect._shared.plain import plain
+
+Talked = Callable[..., Conversation]
+
+
+def test_list_prints_a_json_line_a_conversation_into_a_pipe(recollect: Any, client: Client, talked: Talked) -> None:
+    talked(1, title="First")
+    talked(2, channel="cli", model="haiku", participants=["alex", "agent"])
+    ran = recollect("list")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == [plain(it) for it in client.conversations.list()]
+    assert [(it.get("title"), it["turnCount"], it["messageCount"], it["channel"]) for it in reversed(ran.lines)] == [
+        ("First", 1, 2, "web"),
+        (None, 2, 4, "cli"),
+    ]
+    assert ran.lines[0]["participants"] == ["alex", "agent"]
+
+
+def test_list_chooses_by_channel_title_and_number(recollect: Any, talked: Talked) -> None:
+    for title in ("Disk", "Network"):
+        talked(title=title)
+    talked(channel="cli", title="Disk too")
+
+    def titles(*flags: str) -> list[str]:
+        return [it["title"] for it in recollect("list", *flags).lines]
+
+    assert titles("--channel", "web", "--title", "disk") == ["Disk"]
+    assert len(titles("--limit", "2")) == 2
+    assert sorted(titles("--limit", "0", "--channel", "web", "--channel", "cli")) == ["Disk", "Disk too", "Network"]
+
+
+def test_a_plain_date_at_the_end_of_a_span_belongs_to_it(recollect: Any, client: Client) -> None:
+    for day in (13, 14, 15):
+        it = client.conversations.create("web", create_time=datetime(2026, 2, day, tzinfo=UTC))
+        said = Message.user(f"day {day}", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))
+        client.conversations.append_turn(it.id, [said])
+
+    def days(*flags: str) -> list[str]:
+        return [it["updateTime"][8:10] for it in recollect("list", *flags).lines]
+
+    assert days("--since", "2026-02-14", "--until", "2026-02-14") == ["14"]
+    assert days("--until", "2026-02-14T12:00:00Z") == ["13"]
+    assert days("--since", "2026-02-14T13:00:00+02:00", "--until", "2026-02-15") == ["15", "14"]
+    refused = recollect("list", "--since", "last week")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--since" in refused.err
+    assert "'last week' is no date" in refused.err
+
+
+def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Client) -> None:
+    it = client.conversations.create("web")
+    call = ToolCall("call-1", "df", '{"path": "/"}')
+    messages = [
+        Message.user("Is the disk full?\nAgain?", sender="alex", metadata={"some_key": {"deep_key": 1}}),
+        Message.assistant("", tool_calls=[call], thinking_text="Let me look.", usage=Usage(10, 2), cost=0.25),
+        Message.tool("97%", tool_call_id="call-1"),
+        Message.assistant("Yes."),
+    ]
+    stored = client.conversations.append_turn(it.id, messages).messages
+    ran = recollect("show", it.id)
+    assert ran.lines == [{"conversationId": it.id} | plain(message) for message in stored]
+    assert ran.lines[0]["metadata"] == {"some_key": {"deep_key": 1}}
+    assert ran.lines[1]["toolCalls"] == [{"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}]
+    assert (ran.lines[1]["thinkingText"], ran.lines[1]["usage"], ran.lines[1]["cost"]) == (
+        "Let me look.",
+        {"input": 10, "output": 2},
+        0.25,
+    )
+
+
+def test_show_goes_as_far_back_as_it_is_asked_to(recollect: Any, talked: Talked) -> None:
+    it = talked(30)
+
+    def turns(*flags: str) -> list[int]:
+        return sorted({line["turnNumber"] for line in recollect("show", *flags).lines})
+
+    assert turns(it.id) == list(range(11, 31))
+    assert turns("--channel", "web", "--turns", "2") == [29, 30]
+    assert turns(it.id, "--before", "11", "--turns", "3") == [8, 9, 10]
+    assert turns(it.id, "--all") == list(range(1, 31))
+
+
+def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: Talked) -> None:
+    it = talked(22, said="the disk is full", title="Full Disk")
+    listed = recollect.on_terminal("list")
+    assert (listed.code, listed.err) == (0, "")
+    assert "Full Disk" in listed.out
+    assert it.id in listed.out
+    assert "{" not in listed.out
+    shown = recollect.on_terminal("show", it.id)
+    assert "the disk is full 22" in shown.out
+    assert "\x1b[1;36malex" in shown.out  # in colour
+    assert "there is more: --before 3, or --all" in shown.out
+    client.conversations.rename(it.id, "The Disk of the Server That Was So Slow Last Night")
+    narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out  # of which 80 columns are assumed
+    assert "\x1b" not in narrow
+    assert it.id in narrow
+
+
+def test_json_is_printed_on_a_terminal_where_it_is_asked_for(recollect: Any, client: Client, talked: Talked) -> None:
+    it = talked()
+    ran = recollect.on_terminal("list", "--json")
+    assert ran.lines == [plain(client.conversations.get(it.id))]
+
+
+def test_stored_text_cannot_command_the_terminal(recollect: Any, client: Client) -> None:
+    hostile = "before \x1b]0;owned\x07\x1b[2J\x9b2J \u202eafter"
+    it = client.conversations.create("web")
+    client.conversations.append_turn(it.id, [Message.user(hostile, sender="\x1b[31mred")])
+    client.conversations.rename(it.id, "A \u202etitle")
+    for arguments in (("show", it.id), ("list",), ("recent",), ("search", "before"), ("search", "--messages", "before")):
+        out = recollect.on_terminal(*arguments).out
+        assert "\x1b]0" not in out, arguments
+        assert "\x1b[2J" not in out, arguments
+        assert "\x1b[31m" not in out, arguments
+        assert not {"\x07", "\x9b", "\u202e"} & set(out), arguments
+    assert "before ␛]0;owned␇␛[2J" in recollect.on_terminal("show", it.id).out
+    assert recollect("show", it.id).lines[0]["content"] == hostile
+
+
+def test_search_prints_what_it_found_best_first(recollect: Any, client: Client, talked: Talked) -> None:
+    talked(said="the network is slow")
+    disk = talked(said="the disk is full", title="Full Disk")
+    ran = recollect("search", "is", "the", "disk", "full?")
+    expected = client.recall.search("is the disk full?")
+    assert ran.lines == [plain(it) for it in expected.results]
+    assert ran.lines[0]["conversationId"] == disk.id
+    hits = recollect("search", "--messages", "--explain", "disk").lines
+    assert (hits[0]["conversationId"], hits[0]["turnNumber"]) == (disk.id, 1)
+    assert "\ue000disk\ue001" in hits[0]["snippet"]
+    assert hits[0]["explanation"][0].keys() == {"leg", "rank", "score"}
+    shown = recollect.on_terminal("search", "disk").out
+    assert "Full Disk" in shown
+    assert "\x1b[1;33mdisk\x1b[0m" in shown
+    assert not {"\ue000", "\ue001"} & set(shown)
+
+
+def test_a_search_that_finds_nothing_is_no_error(recollect: Any, talked: Talked) -> None:
+    talked()
+    ran = recollect("search", "zeppelin")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert "Nothing found." in recollect.on_terminal("search", "zeppelin").out
+
+
+def test_recent_browses_by_time(recollect: Any, client: Client, talked: Talked) -> None:
+    first, second = talked(said="older"), talked(said="newer", channel="cli")
+    client.conversations.record_abbreviation(first.id, "Notes of the first.")
+    ran = recollect("recent", "--oldest-first")
+    assert [it["id"] for it in ran.lines] == [first.id, second.id]
+    assert ran.lines[0]["abbreviation"] == "Notes of the first."
+    assert "snippet" not in ran.lines[0]
+    assert ran.lines[1]["snippet"] == "answer 1"
+    assert [it["id"] for it in recollect("recent", "--channel", "cli", "--limit", "1").lines] == [second.id]
+    assert "Notes of the first." in recollect.on_terminal("recent").out
+
+
+def test_rename_names_a_conversation_for_good(recollect: Any, client: Client, talked: Talked) -> None:
+    it = talked()
+    ran = recollect("rename", it.id, "Full", "Disk")
+    assert (ran.code, ran.lines[0]["title"], ran.lines[0]["manuallyNamed"]) == (0, "Full Disk", True)
+    assert client.conversations.get(it.id).title == "Full Disk"
+
+
+def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talked: Talked) -> None:
+    talked(3, title="Named")
+    it = talked(2, channel="cli")
+    client.conversations.append_turn(it.id, [Message.user("and?"), Message.assistant("so.", usage=Usage(100, 20), cost=0.5)])
+    [figures] = recollect("stats").lines
+    assert (figures["conversations"], figures["turns"], figures["messages"]) == (2, 6, 12)
+    assert (figures["untitled"], figures["namedByHand"], figures["withNotes"]) == (1, 1, 0)
+    assert (figures["inputTokens"], figures["outputTokens"], figures["cost"]) == (100, 20, 0.5)
+    assert {name: it["messages"] for name, it in figures["channels"].items()} == {"web": 6, "cli": 6}
+    assert recollect("stats", "--channel", "none").lines[0]["conversations"] == 0
+    assert "tokens in" in recollect.on_terminal("stats").out
