@@ -5,11 +5,12 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve test install lint format proto proto-check breaking contract clean
+.PHONY: help serve test bench install lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
 	@echo "make test    install what is missing and run the tests"
+	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make lint    ruff, mypy, import-linter, buf, hadolint"
 	@echo "make proto   write the generated code anew from proto/"
 	@echo "make clean   remove what these made (not your data)"
@@ -19,6 +20,9 @@ serve: $(VENV)/.served
 
 test: $(VENV)/.tested
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+bench: $(VENV)/.tested
+	$(VENV)/bin/python -m bench $(ARGS)
 
 install: $(VENV)/.tested
 

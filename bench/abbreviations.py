@@ -25,6 +25,7 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.conversation import Abbreviated
 from recollect_server.inference.extractive import Extractive
 
+from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
 from bench.recall import FIGURES, QUERIES, figures, means, read_conversations, read_questions
 
@@ -85,7 +86,7 @@ def written(plan: Plan) -> tuple[str, str, float]:
     return theirs, ours, time.perf_counter() - began
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -122,10 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for (way, side), each in rows.items():
         shown = " ".join(f"{value:9.1f}" for value in means(each).values())
         print(f"{way + ', ' + side:18} {len(each):5} {sum(sizes[side]) / count:7.0f} {shown}")
+    seen = [Figure("an abbreviation takes", seconds / count * 1e3, "ms")]
     for way in dict.fromkeys(way for way, _ in rows):
         model, own = (means(rows[way, side])["recall@10"] for side in ("model", "extractive"))
         share = f"{own / model:.3f}" if model else f"{own}, not a share,"
         print(f"{way}: recall@10 of the extractive writer is {share} of the model's (goal 0.9)")
+        goal, ratio = (Goal(0.9, least=True, of_ratio=True), own / model) if model else (None, None)
+        seen.append(Figure(f"recall@10 by {way}, {chosen.set.name}", own, "%", model, "a model's", ratio, goal))
+    return seen
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import random
 import statistics
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -16,6 +17,7 @@ from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
 from bench.calls import Measured, measure
+from bench.figures import Figure, Goal
 from bench.servers import ECHO, echo, recollect
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
@@ -50,13 +52,29 @@ def requests(target: str, callers: int, calls: int, batch: int) -> list[list[byt
     return made
 
 
-def main() -> None:
+def figures(callers: int, batch: int, appends: list[Measured], echoes: list[Measured]) -> list[Figure]:
+    """What some rounds of the same come to."""
+    ratio = statistics.median(batch * a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
+    rate, base = (batch * statistics.median(it.rate for it in runs) for runs in (appends, echoes))
+    p99, echo99 = (statistics.median(it.milliseconds(0.99) for it in runs) for runs in (appends, echoes))
+    if batch > 1:
+        goal = Goal(1.75, least=True, of_ratio=True) if (callers, batch) == (8, 10) else None
+        return [Figure(f"messages, {batch} a call", rate, "/s", base / batch, "echo", ratio, goal, callers, "callers")]
+    goal = Goal(0.55, least=True, of_ratio=True) if callers in (8, 32) else None
+    return [
+        Figure("appends", rate, "/s", base, "echo", ratio, goal, callers, "callers"),
+        Figure("p99", p99, "ms", echo99, "echo", p99 / echo99, None, callers, "callers"),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=4000)
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
+    seen = []
     with tempfile.TemporaryDirectory() as folder, echo() as (echo_target, _), recollect(Path(folder) / "data") as (target, _):
         for callers, batch in [(n, 1) for n in chosen.callers] + [(8, 10)]:
             appends: list[Measured] = []
@@ -73,6 +91,8 @@ def main() -> None:
                 f"{callers} callers, batches of {batch}: {rate:.0f} appends/s ({rate * batch:.0f} messages/s), p50 {p50:.2f} ms,"
                 f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"
             )
+            seen += figures(callers, batch, appends, echoes)
+    return seen
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from recollect_server.storage.index.note_queue import note_state_of
 from bench.append import APPEND, requests
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, Made, write_conversation
+from bench.figures import Figure, Goal
 from bench.servers import recollect, resident_bytes
 
 _CALLERS_TURNS = 4  # of each conversation that callers append to: the fifth brings a title, which is work of this kind too
@@ -72,7 +73,7 @@ def waits(data: Path, conversations: int, seconds: float) -> None:
     print(" of a processor; ".join(shown), "of a processor", flush=True)
 
 
-def alone(data: Path, conversations: int) -> None:
+def alone(data: Path, conversations: int) -> list[Figure]:
     """Prints the rate and the cost without callers."""
     with recollect(data, "--abbreviator", "off") as (_, process):
         base = processor_seconds(process)  # a start over an index that is not there
@@ -86,6 +87,10 @@ def alone(data: Path, conversations: int) -> None:
         f" processor each, with the start (the start before, which indexed them: {base:.1f} s)",
         flush=True,
     )
+    return [
+        Figure("notes taken, no callers", conversations / seconds, "/s"),
+        Figure("processor for each", 1e3 * used / conversations, "ms"),
+    ]
 
 
 def beside_callers(data: Path, callers: int, calls: int, appends: Appends) -> None:
@@ -110,7 +115,7 @@ def measured(target: str, callers: int, calls: int) -> Measured:
     return measure(target, APPEND, [list(chain.from_iterable(made[at::callers])) for at in range(callers)])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=1000)
@@ -128,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             waits(Path(folder) / "waits", chosen.idle, chosen.seconds)
         data = Path(folder) / "alone"
         write_idle(data, chosen.conversations, chosen.turns)
-        alone(data, chosen.conversations)
+        seen = alone(data, chosen.conversations)
         for number in range(chosen.rounds):
             data = Path(folder) / f"round-{number}"
             write_idle(data, chosen.conversations, chosen.turns)
@@ -139,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"AppendTurn {name}: {rate:.0f} a second, p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(runs)} runs)")
     busy, rest = (statistics.median(run.milliseconds(0.99) for run in runs) for runs in (appends.busy, appends.rest))
     print(f"p99 meanwhile is {busy / rest:.2f} of that at rest (goal 1.5)")
+    return [*seen, Figure("AppendTurn p99 meanwhile", busy, "ms", rest, "at rest", busy / rest, Goal(1.5, of_ratio=True))]
 
 
 if __name__ == "__main__":

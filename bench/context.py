@@ -44,6 +44,7 @@ from recollect_server.storage.vectors.file import NAME as VECTORS
 
 from bench.calls import measure
 from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts
+from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
 from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
 from bench.search import SEARCH, until_whole
@@ -59,7 +60,7 @@ _CANDIDATES = 200  # messages that plain FTS5 may pack
 # Time ------------------------------------------------------------------------------------------------------------------
 
 
-def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
+def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]:
     """Measures a history of one size and prints it."""
     data = folder / str(messages)
     corpus = Corpus(messages)
@@ -76,7 +77,7 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
     if not words and not (conversations / VECTORS).exists():
         made_up(model(), conversations, questions)
     print(f"{messages} messages, load average {os.getloadavg()[0]:.1f}")
-    in_the_service(conversations, long, questions, calls)
+    seen = in_the_service(conversations, long, questions, calls)
     names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
     requests = [
         api.BuildContextRequest(conversation_id=names[n % len(names)], message=questions[n % len(questions)]) for n in range(calls)
@@ -98,6 +99,15 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> None:
         f"    after a restart: the first context {1000 * resumed:.1f} ms, the first with a message {1000 * answered:.1f} ms",
         flush=True,
     )
+    whole, restarted = (Goal(60), Goal(50)) if messages == 100_000 else (None, None)
+    ratio, of = p50 / search50, "messages"
+    return [
+        *seen,
+        Figure("BuildContext p50", p50, "ms", search50, "Search", ratio, whole, messages, of),
+        Figure("BuildContext p99", p99, "ms", at=messages, of=of),
+        Figure("first context after a restart", 1000 * resumed, "ms", goal=restarted, at=messages, of=of),
+        Figure("first with a message after a restart", 1000 * answered, "ms", goal=restarted, at=messages, of=of),
+    ]
 
 
 def _first(target: str, name: str, question: str) -> float:
@@ -109,13 +119,14 @@ def _first(target: str, name: str, question: str) -> float:
         return time.perf_counter() - began
 
 
-def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> None:
+def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> list[Figure]:
     """Prints what the hot and the warm tier take without the wire, in short conversations and in a long one."""
     recovered = recover(TranscriptFolder(folder), system_clock, unheard)
     space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
     tiers = Tiers(space, 0)
     builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5))
     budget = Budget().settled()
+    seen = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):
         hot_times, warm_times = [], []
         for number in range(calls):
@@ -132,7 +143,11 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             f"    in the service, a conversation {name}: hot p50 {1000 * statistics.median(hot_times):.3f} ms,"
             f" warm p50 {1000 * statistics.median(warm_times):.2f} ms"
         )
+        hot50, warm50 = (1000 * statistics.median(times) for times in (hot_times, warm_times))
+        seen.append(Figure(f"hot tier p50, a conversation {name}", hot50, "ms", goal=Goal(1)))
+        seen.append(Figure(f"warm tier p50, a conversation {name}", warm50, "ms", goal=Goal(10)))
     space.close_index()
+    return seen
 
 
 # Quality ---------------------------------------------------------------------------------------------------------------
@@ -259,7 +274,27 @@ def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: 
     return {key: statistics.fmean(values) for key, values in any_of.items()}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
+    """How often what is right was packed, beside plain FTS5 and the last turns."""
+    seen = []
+    for (packer, tokens), share in packed.items():
+        base = packed["plain fts5", tokens]
+        part = "BuildContext" if packer == "recollect" else packer
+        seen.append(
+            Figure(
+                f"any packed into {tokens:,} tokens of {name}",
+                share,
+                "%",
+                base,
+                "plain FTS5",
+                share / base if base else None,
+                part=part,
+            )
+        )
+    return seen
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000])
@@ -275,11 +310,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.set:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         flags = dict(pair.split("=", 1) for pair in chosen.setting)
-        quality(chosen.set, chosen.groups, chosen.tokens, flags | ({"embedder": "off"} if chosen.words else {}))
-        return
+        packed = quality(chosen.set, chosen.groups, chosen.tokens, flags | ({"embedder": "off"} if chosen.words else {}))
+        return figures_of(chosen.set.name, packed)
     with tempfile.TemporaryDirectory() as folder:
-        for messages in [*chosen.messages, *([1_000_000] if chosen.million else [])]:
-            run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words)
+        sizes = [*chosen.messages, *([1_000_000] if chosen.million else [])]
+        runs = [run(chosen.folder or Path(folder), messages, chosen.calls, words=chosen.words) for messages in sizes]
+    return [figure for seen in runs for figure in seen]
 
 
 if __name__ == "__main__":

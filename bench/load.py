@@ -15,6 +15,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
 from bench.calls import measure
 from bench.corpus import Corpus, Made, write_conversation
+from bench.figures import Figure, Goal
 from bench.servers import ECHO, echo, recollect
 
 LOAD = "/recollect.v1.ConversationService/Load"
@@ -27,13 +28,14 @@ def write(data: Path, turns: Sequence[int]) -> list[str]:
     return [write_conversation(data, Made(number, [next(texts) for _ in range(2 * n)])) for number, n in enumerate(turns)]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, nargs="+", default=[10, 1_000, 100_000])
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args(arguments)
+    seen = []
     with tempfile.TemporaryDirectory() as folder, echo() as (echo_target, _):
         data = Path(folder) / "data"
         ids = write(data, chosen.turns)
@@ -55,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     f" echo p50 {echo50:.2f} ms, p99 {echo99:.2f} ms; ratio p50 {p50 / echo50:.2f}, p99 {p99 / echo99:.2f}",
                     flush=True,
                 )
+                seen += [
+                    Figure("Load p50", p50, "ms", echo50, "echo", p50 / echo50, Goal(3), turns, "turns"),
+                    Figure("Load p99", p99, "ms", echo99, "echo", p99 / echo99, None, turns, "turns"),
+                ]
+    return seen
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from recollect_server.storage.vectors.checking import state_of
 
 from bench.append import APPEND, requests
 from bench.calls import measure
+from bench.figures import Figure, Goal
 from bench.servers import embedded, recollect, resident_bytes
 
 _QUESTIONS = (
@@ -41,7 +42,7 @@ def latency(client: Client, rounds: int) -> list[float]:
     return sorted(times)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -75,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f" {statistics.median(bases):.0f} without; ratio {statistics.median(ratios):.2f}"
         )
         print(f"catches up with {caught:.0f} messages of 500 bytes a second; memory {memory:.0f} MiB")
+    rate, base, ratio = (statistics.median(each) for each in (rates, bases, ratios))
+    goal = Goal(0.8, least=True, of_ratio=True)
+    return [
+        Figure("found by meaning after", statistics.median(times), "s", goal=Goal(2)),
+        Figure("appends while embedding", rate, "/s", base, "embeds nothing", ratio, goal, chosen.callers, "callers"),
+        Figure("messages embedded", caught, "/s"),
+    ]
 
 
 if __name__ == "__main__":

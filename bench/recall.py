@@ -23,6 +23,7 @@ from recollect_server.cli.conversion import message_to, milliseconds, moment
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.conversation import Abbreviated
 
+from bench.figures import Figure
 from bench.plain import PlainFts5
 from bench.servers import embedded, recollect
 
@@ -209,7 +210,7 @@ def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:
         print(f"{title:<22.22} {each:13} {len(rows):5} {name:21} {shown}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures and writes the files that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -252,6 +253,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen.json.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     if chosen.questions:
         chosen.questions.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+    return figures_of(chosen.set.name, ours[ALL], plain[ALL], legs)
+
+
+def figures_of(name: str, ours: Tally, plain: Tally, legs: dict[str, Tally]) -> list[Figure]:
+    """What is found among the first ten; of each leg alone too."""
+    seen = []
+    for kind, figure in (("conversations", "recall@10"), ("messages", "any@10")):
+        base = means(getattr(plain, kind))[figure]
+        for leg, tally in {"Search": ours, **legs}.items():
+            value = means(getattr(tally, kind))[figure]
+            ratio = value / base if base else None
+            seen.append(Figure(f"{kind} {figure} of {name}", value, "%", base, "plain FTS5", ratio, part=leg))
+    return seen
 
 
 if __name__ == "__main__":

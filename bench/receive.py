@@ -27,6 +27,7 @@ from ulid import ULID
 
 from bench.append import APPEND, requests, text
 from bench.calls import Measured, measure
+from bench.figures import Figure, Goal
 from bench.servers import recollect
 
 RECEIVE = "/recollect.v1.ChannelService/Receive"
@@ -55,9 +56,10 @@ def deliveries(target: str, channel: str, callers: int, calls: int, run: int) ->
     return made
 
 
-def against_append(rounds: int, calls: int, callers: int) -> None:
+def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
     """Prints the rate of Receive beside that of AppendTurn on the same server."""
     runs = itertools.count()
+    seen = []
     with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data", "--embedder", "off") as (target, _):
         appends: list[Measured] = []
         received: dict[str, list[Measured]] = {"whatsapp": [], "email": []}
@@ -75,6 +77,9 @@ def against_append(rounds: int, calls: int, callers: int) -> None:
                 f" AppendTurn {base:.0f}/s; ratio {ratio:.2f}",
                 flush=True,
             )
+            goal = Goal(0.8, least=True, of_ratio=True) if channel == "whatsapp" and callers in (8, 32) else None
+            seen.append(Figure(f"received, {channel}", rate, "/s", base, "AppendTurn", ratio, goal, callers, "callers"))
+    return seen
 
 
 def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
@@ -110,7 +115,7 @@ def name(mail: int) -> str:
     return f"{mail}.{mail % 97}@mail.example.org"
 
 
-def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> None:
+def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> Figure:
     """Prints how long so many look-ups took, each of which must find what it is for."""
     randomness = random.Random(2)
     times = []
@@ -124,9 +129,10 @@ def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> None:
     times.sort()
     p50, p99 = (times[int(share * (len(times) - 1))] * 1000 for share in (0.5, 0.99))
     print(f"{what}: p50 {p50:.3f} ms, p99 {p99:.3f} ms", flush=True)
+    return Figure(f"{what} p50", p50, "ms", goal=Goal(1))
 
 
-def routing(contacts: int, threads: int, mails: int, calls: int) -> None:
+def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]:
     """Prints how long a look-up takes, in process, on an index filled with so much."""
     with tempfile.TemporaryDirectory() as folder:
         index = Index(Path(folder))
@@ -147,15 +153,17 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> None:
                 ids = [f"new.{chosen}@x", *(name((chosen + step * threads) % mails) for step in range(min(20, mails // threads)))]
                 return len(routes.threads(index, map(mail_number, ids))) >= 1
 
-            look_up("a contact's conversation", calls, contact)
-            look_up("a reply's thread, by one known id", calls, reply)
-            look_up("a reply's thread, by up to twenty known ids", calls, long_reply)
-            look_up("a thread nobody knows", calls, lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")]))
+            return [
+                look_up("a contact's conversation", calls, contact),
+                look_up("a reply's thread, by one known id", calls, reply),
+                look_up("a reply's thread, by up to twenty known ids", calls, long_reply),
+                look_up("a thread nobody knows", calls, lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")])),
+            ]
         finally:
             index.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -165,10 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=100_000)
     parser.add_argument("--mails", type=int, default=1_000_000)
     chosen = parser.parse_args(arguments)
-    routing(chosen.contacts, chosen.threads, chosen.mails, chosen.calls)
+    seen = routing(chosen.contacts, chosen.threads, chosen.mails, chosen.calls)
     for callers in chosen.callers:
-        against_append(chosen.rounds, chosen.calls, callers)
+        seen += against_append(chosen.rounds, chosen.calls, callers)
     print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
+    return seen
 
 
 if __name__ == "__main__":

@@ -23,12 +23,15 @@ from recollect_server.storage.vectors.scan import Scan
 
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, write_transcripts
+from bench.figures import Figure, Goal
 from bench.plain import or_query
 from bench.servers import recollect, resident_bytes
 from bench.vectors import made_up, matrix_of, model
 
 SEARCH = "/recollect.v1.RecallService/Search"
 LIMIT = 10
+_GOALS = {(100_000, True): (15, 60), (100_000, False): (35, 100), (1_000_000, False): (150, None)}
+"""Milliseconds, p50 and p99, by the number of messages and whether it is by words alone."""
 
 
 def plain(index: Path, questions: list[str]) -> Measured:
@@ -44,7 +47,7 @@ def plain(index: Path, questions: list[str]) -> Measured:
     return Measured(len(times), sum(times), sorted(times))
 
 
-def legs(folder: Path, questions: list[str]) -> None:
+def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
     """Prints what the legs by meaning take in this process, the question's embedding apart, beside the plain scan."""
     embedder = model()
     matrix, floats = matrix_of(folder)
@@ -65,13 +68,23 @@ def legs(folder: Path, questions: list[str]) -> None:
         ours.append(scanned - embedded)
         plain_scan.append(ended - scanned)
         kept.append(len({*matrix.view().ids[best].tolist()} & {*found}) / LIMIT)
+    medians = []
     for name, times in (("the question's vector", embedding), ("the legs by meaning", ours), ("a plain numpy scan", plain_scan)):
         run = Measured(len(times), sum(times), sorted(times))
-        print(f"    {name}: p50 {run.milliseconds(0.5):.2f} ms, p99 {run.milliseconds(0.99):.2f} ms")
-    print(f"    {100 * statistics.fmean(kept):.2f} % of the plain scan's {LIMIT} nearest were found", flush=True)
+        medians.append(run.milliseconds(0.5))
+        print(f"    {name}: p50 {medians[-1]:.2f} ms, p99 {run.milliseconds(0.99):.2f} ms")
+    share = 100 * statistics.fmean(kept)
+    print(f"    {share:.2f} % of the plain scan's {LIMIT} nearest were found", flush=True)
+    goal = Goal(10) if messages == 100_000 else None
+    of = "messages"
+    return [
+        Figure("the question's vector p50", medians[0], "ms", at=messages, of=of),
+        Figure("legs by meaning p50", medians[1], "ms", medians[2], "numpy scan", medians[1] / medians[2], goal, messages, of),
+        Figure(f"the {LIMIT} nearest kept", share, "%", 100, "numpy scan", share / 100, None, messages, of),
+    ]
 
 
-def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) -> None:
+def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) -> list[Figure]:
     """Measures one size and prints it."""
     data = folder / str(messages)
     corpus = Corpus(messages)
@@ -109,8 +122,14 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
         f" transcripts {text / 2**20:.0f} MiB; started in {started:.1f} s, whole {loaded:.1f} s later",
         flush=True,
     )
-    if not words:
-        legs(index.parent, questions)
+    half, most = (Goal(limit) if limit else None for limit in _GOALS.get((messages, words), (None, None)))
+    memory_goal = Goal(1024) if messages == 1_000_000 else None
+    return [
+        Figure("Search p50", p50, "ms", plain50, "plain FTS5", p50 / plain50, half, messages, "messages"),
+        Figure("Search p99", p99, "ms", plain99, "plain FTS5", p99 / plain99, most, messages, "messages"),
+        Figure("memory", memory / 2**20, "MiB", goal=memory_goal, at=messages, of="messages"),
+        *([] if words else legs(index.parent, questions, messages)),
+    ]
 
 
 def until_whole(target: str) -> float:
@@ -122,7 +141,7 @@ def until_whole(target: str) -> float:
     return time.perf_counter() - began
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -132,8 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--words", action="store_true", help="searches by words alone")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        for messages in chosen.messages:
-            run(chosen.folder or Path(folder), messages, chosen.questions, chosen.rounds, words=chosen.words)
+        kept = chosen.folder or Path(folder)
+        runs = [run(kept, messages, chosen.questions, chosen.rounds, words=chosen.words) for messages in chosen.messages]
+    return [figure for seen in runs for figure in seen]
 
 
 if __name__ == "__main__":

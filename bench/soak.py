@@ -11,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,19 +21,20 @@ from recollect.v1 import message_pb2
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
 from bench.append import text
+from bench.figures import Figure, Goal
 from bench.servers import recollect, resident_bytes
 
 _CALLERS = 8
 _PARTS = 10
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints memory and open files as the appends go on; then whether every message is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--appends", type=int, default=200_000)
     parser.add_argument("--conversations", type=int, default=5000)
     parser.add_argument("--open-files", type=int, default=256, help="how many files the server may have open")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     randomness = random.Random(1)
     texts = [text(randomness) for _ in range(1000)]
     with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data", "--log-level", "warning") as (target, server):
@@ -50,17 +51,22 @@ def main() -> None:
                 stub.AppendTurn(api.AppendTurnRequest(conversation_id=name, messages=[message], request_id=uuid.uuid4().hex))
 
             print(f"{'appends':>8} {'a second':>9} {'memory':>9} {'files':>6}")
-            _print(0, 0.0, server)
+            before = _print(0, 0.0, server)
             for part in range(1, _PARTS + 1):
                 names = randomness.choices(ids, k=chosen.appends // _PARTS)
                 began = time.perf_counter()
                 deque(pool.map(append, names), maxlen=0)
                 for name in names:
                     counts[name] += 1
-                _print(part * len(names), len(names) / (time.perf_counter() - began), server)
+                after = _print(part * len(names), len(names) / (time.perf_counter() - began), server)
             wrong = [name for name, found in zip(ids, _counts(stub, ids), strict=True) if found != counts[name]]
         print(f"{sum(counts.values())} messages in {len(ids)} conversations; {len(wrong)} conversations have more or fewer")
-    raise SystemExit(bool(wrong))
+    size, of = chosen.appends, "appends"
+    return [
+        Figure("memory", after[0], "MiB", before[0], "at the beginning", after[0] / before[0], at=size, of=of),
+        Figure("open files", after[1], "", goal=Goal(chosen.open_files), at=size, of=of),
+        Figure("conversations with more or fewer", len(wrong), "", goal=Goal(0), at=size, of=of),
+    ]
 
 
 def _counts(stub: ConversationServiceStub, ids: list[str]) -> Iterator[int]:
@@ -68,10 +74,13 @@ def _counts(stub: ConversationServiceStub, ids: list[str]) -> Iterator[int]:
         yield stub.Get(api.GetRequest(conversation_id=name)).conversation.message_count
 
 
-def _print(appends: int, rate: float, server: "subprocess.Popen[str]") -> None:
+def _print(appends: int, rate: float, server: "subprocess.Popen[str]") -> tuple[float, int]:
+    """Prints a line; the memory in MiB and the open files."""
     files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
-    print(f"{appends:>8} {rate:>9.0f} {resident_bytes(server) / (1 << 20):>5.0f} MiB {files:>6}", flush=True)
+    memory = resident_bytes(server) / (1 << 20)
+    print(f"{appends:>8} {rate:>9.0f} {memory:>5.0f} MiB {files:>6}", flush=True)
+    return memory, files
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(not all(figure.goal.met(figure) for figure in main() if figure.goal))

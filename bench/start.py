@@ -17,6 +17,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.storage.index.file import NAME
 
 from bench.corpus import Corpus, write_conversation
+from bench.figures import Figure, Goal
 from bench.servers import recollect
 
 
@@ -39,7 +40,7 @@ def start(data: Path) -> Started:
         return Started(listens, time.perf_counter() - began)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=20_000)
@@ -74,6 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f" an empty folder {base:.2f} s, {base_answered:.2f} s; ratio {listens / base:.2f}, {answered / base_answered:.2f}"
         )
         print(f"index deleted: {messages} messages indexed anew in {rebuild:.1f} s, {messages / (rebuild - base):.0f} messages/s")
+    goal = Goal(2) if chosen.conversations == 20_000 else None
+    size, of = chosen.conversations, "conversations"
+    return [
+        Figure("listens after", listens, "s", base, "an empty folder", listens / base, goal, size, of),
+        Figure("first answer after", answered, "s", base_answered, "an empty folder", answered / base_answered, goal, size, of),
+        Figure("messages indexed anew", messages / (rebuild - base), "/s", at=size, of=of),
+    ]
 
 
 if __name__ == "__main__":

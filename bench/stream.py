@@ -22,6 +22,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from bench.append import APPEND, requests, text
 from bench.calls import measure
 from bench.drops import soak
+from bench.figures import Figure, Goal
 from bench.servers import FANOUT_PUBLISH, FANOUT_WATCH, fanout, recollect, resident_bytes
 from bench.watchers import Watchers, watchers
 
@@ -73,7 +74,7 @@ class Service:
         return bytes(element.SerializeToString())
 
 
-def latency(service: Service, target: str, plain: str, streams: int, events: int) -> None:
+def latency(service: Service, target: str, plain: str, streams: int, events: int) -> list[Figure]:
     """Append to delivery, and the same of the bare stream."""
     payload = service.update()
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
@@ -90,9 +91,24 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
         f" ratio p50 {at(ours, 0.5) / at(base, 0.5):.2f}, p99 {at(ours, 0.99) / at(base, 0.99):.2f}",
         flush=True,
     )
+    goals = {50: (Goal(10), Goal(40)), 2000: (Goal(300), Goal(300))}.get(streams, (None, None))
+    return [
+        Figure(
+            f"delivery {name}",
+            at(ours, share),
+            "ms",
+            at(base, share),
+            "aio stream",
+            at(ours, share) / at(base, share),
+            goal,
+            streams,
+            "subscribers",
+        )
+        for name, share, goal in zip(("p50", "p99"), (0.5, 0.99), goals, strict=True)
+    ]
 
 
-def stuck(service: Service, target: str, streams: int, events: int) -> None:
+def stuck(service: Service, target: str, streams: int, events: int) -> list[Figure]:
     """The same while twenty others do not read what they are sent, until the server cancels them."""
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor, conversation_ids=[service.conversation]).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
@@ -117,9 +133,11 @@ def stuck(service: Service, target: str, streams: int, events: int) -> None:
         f" {at(beside, 0.99) / at(alone, 0.99):.2f}",
         flush=True,
     )
+    p50, base = at(beside, 0.5), at(alone, 0.5)
+    return [Figure(f"delivery p50, {_STUCK} stuck", p50, "ms", base, "none stuck", p50 / base, None, streams, "subscribers")]
 
 
-def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -> None:
+def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -> list[Figure]:
     """The append rate with subscribers of everything, against that with none; each has everything in the end."""
     alone: list[float] = []
     watched: list[float] = []
@@ -142,6 +160,11 @@ def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -
         f" ratio {ratio:.2f}; all had everything {statistics.median(behind):.2f} s after the last append",
         flush=True,
     )
+    base = statistics.median(alone)
+    goal = Goal(0.7, least=True, of_ratio=True) if streams == 50 else None
+    return [
+        Figure("appends, watched", statistics.median(watched), "/s", base, "no subscribers", ratio, goal, streams, "subscribers")
+    ]
 
 
 def _newest(element: bytes) -> str:
@@ -149,7 +172,7 @@ def _newest(element: bytes) -> str:
     return [response.update, *response.following][-1].cursor
 
 
-def resume(data: Path, plain: str, missed: int) -> None:
+def resume(data: Path, plain: str, missed: int) -> list[Figure]:
     """How soon one that missed so many updates has them, after a restart; and the bare stream that sends as many."""
     with recollect(data) as (target, _):
         service = Service(target)
@@ -186,29 +209,36 @@ def resume(data: Path, plain: str, missed: int) -> None:
         f" bare aio stream {base:.2f} s; ratio {seconds[1000] / base:.2f}, {seconds[1] / base:.2f}",
         flush=True,
     )
+    goal = Goal(1) if missed == 10_000 else None
+    return [
+        Figure("resume, in batches", seconds[1000], "s", base, "aio stream", seconds[1000] / base, goal, missed, "missed updates"),
+        Figure("resume, one by one", seconds[1], "s", base, "aio stream", seconds[1] / base, None, missed, "missed updates"),
+    ]
 
 
-def memory(data: Path, plain: str, streams: int, events: int) -> None:
+def memory(data: Path, plain: str, streams: int, events: int) -> list[Figure]:
     """What many subscribers cost a server that embeds nothing, and one update to all of them."""
     with recollect(data, "--embedder", "off") as (target, server):  # or the model would be counted
         service = Service(target)
         latency(service, target, plain, 1, 3)
-        _subscribe(service, target, server, streams)
-        latency(service, target, plain, streams, events)
+        seen = [_subscribe(service, target, server, streams), *latency(service, target, plain, streams, events)]
         service.channel.close()
+    return seen
 
 
-def _subscribe(service: Service, target: str, server: subprocess.Popen[str], streams: int) -> None:
+def _subscribe(service: Service, target: str, server: subprocess.Popen[str], streams: int) -> Figure:
     before = resident_bytes(server)
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
         them.heard(streams)
         service.append()
         them.heard(streams)
-        print(f"{streams} subscribers: {(resident_bytes(server) - before) / streams / 1024:.1f} KiB each", flush=True)
+        each = (resident_bytes(server) - before) / streams / 1024
+        print(f"{streams} subscribers: {each:.1f} KiB each", flush=True)
+    return Figure("memory for each", each, "KiB", goal=Goal(30) if streams == 2000 else None, at=streams, of="subscribers")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--few", type=int, default=50)
@@ -223,16 +253,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         data = Path(folder) / "data"
         if chosen.soak is not None:
             soak(data, chosen.soak * 60)
-            return
+            return []
         with fanout() as (plain, _):
             with recollect(data) as (target, _):
                 service = Service(target)
-                latency(service, target, plain, chosen.few, chosen.events)
-                stuck(service, target, chosen.few, min(chosen.events, 80))
-                rate(service, target, chosen.few, chosen.rounds, chosen.calls)
+                seen = latency(service, target, plain, chosen.few, chosen.events)
+                seen += stuck(service, target, chosen.few, min(chosen.events, 80))
+                seen += rate(service, target, chosen.few, chosen.rounds, chosen.calls)
                 service.channel.close()
-            memory(Path(folder) / "many", plain, chosen.many, max(3, chosen.events // 30))
-            resume(Path(folder) / "resume", plain, chosen.missed)
+            seen += memory(Path(folder) / "many", plain, chosen.many, max(3, chosen.events // 30))
+            return seen + resume(Path(folder) / "resume", plain, chosen.missed)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Every benchmark runs, on a tiny size: what it prints is its own business."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import orjson
 import pytest
 from recollect import Client
 
+from bench import __main__ as every
 from bench import context, corpus, drops, load, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
+from bench.figures import Figure, Goal, Row, table
 from tests.conftest import RunningServer
 
 GOLD = [
@@ -26,7 +29,7 @@ def recall_set(tmp_path: Path) -> Path:
             {"id": f"{name}:{i}", "role": "assistant" if i % 2 else "user", "content": content, "timestamp": time}
             for i, content in enumerate(contents)
         ]
-        notes = {"abbreviation": "They talked."}
+        notes = {"abbreviation": f"They talked: {contents[0]}."}
         return orjson.dumps({"group": group, "id": f"{group}/{name}", "started": time, "messages": messages} | notes)
 
     folder = tmp_path / "set"
@@ -118,6 +121,56 @@ def test_a_soak_runs_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
     meaning.main(["--rounds", "1", "--calls", "16", "--callers", "2"])
     assert "found by meaning after" in capsys.readouterr().out
+
+
+TINY = {
+    "append": "--rounds 1 --calls 64 --callers 1 2",
+    "load": "--rounds 1 --calls 5 --turns 1 5",
+    "search": "--rounds 1 --questions 4 --messages 40 60 --words",
+    "soak": "--appends 20 --conversations 4",
+    "crash": "--rounds 1 --power-loss 3",
+}
+
+
+@pytest.mark.usefixtures("by_meaning")
+def test_all_together_make_one_table_and_the_pictures(
+    monkeypatch: pytest.MonkeyPatch, recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = [every.Short(it.module, TINY.get(it.module, it.arguments), it.wants_set) for it in every.BENCHMARKS]
+    monkeypatch.setattr(every, "BENCHMARKS", tiny)
+    modules = [*TINY, "recall", "abbreviations"]
+    rows = every.main(["--set", str(recall_set), "--pictures", str(tmp_path), "--only", *modules])
+    assert {row.benchmark for row in rows} == {*modules}
+    shown = capsys.readouterr().out
+    assert table(rows) in shown
+    assert all(f" {row.figure.name}" in shown for row in rows)
+    for name, drawn in (("append", 2), ("latency", 4)):
+        picture = ElementTree.parse(tmp_path / f"{name}.svg")  # noqa: S314 - our own
+        lines = [it for it in picture.iter("{http://www.w3.org/2000/svg}polyline") if len(it.attrib["points"].split()) == 2]
+        assert len(lines) == 2 * drawn  # each has two points, and a sample beside its name
+    legs = {row.figure.part for row in rows if row.figure.name == "messages any@10 of set"}
+    recall_by_leg = ElementTree.parse(tmp_path / "recall-set.svg")  # noqa: S314 - our own
+    texts = {it.text for it in recall_by_leg.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Search", "keyword_messages", "vector_messages"} <= legs <= texts
+
+
+def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() -> None:
+    echo = (4344, "echo", 0.5092)
+    rows = [
+        Row("append", Figure("appends", 2212.4, "/s", *echo, Goal(0.55, least=True, of_ratio=True), 8, "callers")),
+        Row("load", Figure("Load p50", 0.7512, "ms", goal=Goal(3))),
+        Row("crash", Figure("lost", 0, "", goal=Goal(0))),
+        Row("recall", Figure("any@10", 88.91, "%", part="Search")),
+    ]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rows).splitlines()]
+    assert cells[0] == ["benchmark", "figure", "seen", "baseline", "ratio", "goal"]
+    assert cells[2:] == [
+        ["append", "appends, 8 callers", "2,212 /s", "4,344 /s (echo)", "0.51", "at least 0.55 of the baseline: missed"],
+        ["load", "Load p50", "0.75 ms", "", "", "at most 3: met"],
+        ["crash", "lost", "0", "", "", "at most 0: met"],
+        ["recall", "any@10: Search", "88.9 %", "", "", ""],
+    ]
+    assert len({len(line) for line in table(rows).splitlines()}) == 1
 
 
 def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(

@@ -169,7 +169,11 @@ def failure_of(call: Callable[[], object]) -> Failure:
     """Makes a call that must fail, and says how it did."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
-    error: Any = raised.value
+    return failure_in(raised.value)
+
+
+def failure_in(error: Any) -> Failure:
+    """What an error of a call says."""
     status = rpc_status.from_call(error)
     info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
     waits = None

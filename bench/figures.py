@@ -1,0 +1,81 @@
+"""What a benchmark comes to, as data. Every script prints its own lines and returns these; `python -m bench` makes one table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be. It is given only where the figure was measured at the size that the goal is for."""
+
+    limit: float
+    least: bool = False
+    """Whether the limit is the least that is good; else the most."""
+    of_ratio: bool = False
+    """Whether it is about the ratio; else about the value."""
+
+    def met(self, figure: "Figure") -> bool:
+        """Whether the figure is good."""
+        seen = figure.ratio if self.of_ratio else figure.value
+        assert seen is not None, f"{figure.name} has no ratio"
+        return seen >= self.limit if self.least else seen <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that was measured."""
+
+    name: str
+    """A few words, without the size: the same thing at several sizes has one name."""
+    value: float
+    unit: str
+    baseline: float | None = None
+    """What it is held against, in the same unit. None if there is nothing."""
+    against: str = ""
+    """What the baseline is."""
+    ratio: float | None = None
+    """The value by the baseline: their quotient, or the median of the rounds' quotients."""
+    goal: Goal | None = None
+    at: float | None = None
+    """The size, where there is one: 8 callers, 100,000 messages."""
+    of: str = ""
+    """What the size counts."""
+    part: str = ""
+    """Which part this is, where parts are compared: a leg of the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure, with the benchmark that it is of."""
+
+    benchmark: str
+    figure: Figure
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The figures as one table in Markdown, its columns aligned."""
+    head = ("benchmark", "figure", "seen", "baseline", "ratio", "goal")
+    cells = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(head))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]
+    return "\n".join([lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    figure = row.figure
+    size = f", {figure.at:,.0f} {figure.of}" if figure.at is not None else f": {figure.part}" if figure.part else ""
+    baseline = f"{number(figure.baseline)} {figure.unit} ({figure.against})" if figure.baseline is not None else ""
+    ratio = f"{figure.ratio:.2f}" if figure.ratio is not None else ""
+    goal = ""
+    if figure.goal is not None:
+        limit = f"{number(figure.goal.limit)}{' of the baseline' if figure.goal.of_ratio else ''}"
+        goal = f"{'at least' if figure.goal.least else 'at most'} {limit}: {'met' if figure.goal.met(figure) else 'missed'}"
+    return (row.benchmark, figure.name + size, f"{number(figure.value)} {figure.unit}".strip(), baseline, ratio, goal)
+
+
+def number(value: float) -> str:
+    """A number with three digits that count, and thousands."""
+    if value % 1 == 0:
+        return f"{value:,.0f}"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"

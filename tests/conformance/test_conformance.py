@@ -1,0 +1,40 @@
+"""What the contract promises, as cases that a client in any language can run: here with the Python client's generated code."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from recollect_server import app
+from recollect_server.settings import Settings
+
+from tests.conformance.runner import FOLDER, Case, Differs, cases, run
+
+EVERY = cases(FOLDER)
+WRONG = cases(FOLDER / "wrong")
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
+    """A channel to one server for all cases: none sees another's data."""
+    settings = Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": tmp_path_factory.mktemp("data"), "shutdown_grace": "2s"})
+    server = app.start(settings)
+    with grpc.insecure_channel(server.address) as connected:
+        yield connected
+    server.stop()
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case.file}: {case.name}")
+def test_the_server_answers_as_the_case_says(case: Case, channel: grpc.Channel) -> None:
+    run(case, channel)
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+def test_a_wrong_case_fails_where_it_is_wrong(case: Case, channel: grpc.Channel) -> None:
+    with pytest.raises(Differs) as raised:
+        run(case, channel)
+    assert (raised.value.step, raised.value.field) == (len(case.steps), case.fails)
+
+
+def test_no_two_cases_of_a_file_have_one_name() -> None:
+    names = [(case.file, case.name) for case in [*EVERY, *WRONG]]
+    assert len(set(names)) == len(names)
