@@ -40,7 +40,7 @@ BENCHMARKS = (
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),
-    Short("recall", "--legs --abbreviations", wants_set=True),
+    Short("recall", "--legs", wants_set=True),
     Short("context", "--tokens 1000 4400", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
@@ -87,7 +87,7 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
     found = [row.figure for row in rows if row.benchmark == "recall" and row.figure.name.startswith("messages")]
     for name in dict.fromkeys(figure.name for figure in found):
         of_set = [figure for figure in found if figure.name == name]
-        parts = [(figure.part, figure.value) for figure in of_set]
+        parts = [(figure.part, figure.value) for figure in of_set if figure.value]  # a leg may have had nothing to search
         parts[1:1] = [("plain FTS5", figure.baseline) for figure in of_set[:1] if figure.baseline is not None]
         made[f"recall-{name.rsplit()[-1]}"] = bars(f"Recall by leg: {name}", parts, "%", note)
     return made
