@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.figures import Row, table
+from bench.figures import Row, measured, table
 from bench.pictures import Line, bars, lines
 
 
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows = []
     for module, own in runs(chosen.only, chosen.set):
         print(f"\n== bench.{module} {' '.join(own)} ({time.monotonic() - began:.0f} s)", flush=True)
-        rows += [Row(module, figure) for figure in importlib.import_module(f"bench.{module}").main(own)]
+        rows += [Row(module, figure) for figure in measured(module, own)]
     loads = f"load average {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end"
     note = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {loads}; the short form of each benchmark"
     print(f"\n{note}, {time.monotonic() - began:.0f} s in all. Goals are those of the size that was measured, where it has one.\n")
