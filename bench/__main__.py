@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from unittest.mock import patch
 
-from bench.figures import Row, table
+from bench.figures import Row, measured, table
 from bench.pictures import Line, bars, lines
 
 
@@ -41,7 +40,7 @@ BENCHMARKS = (
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),
-    Short("recall", "--legs --abbreviations", wants_set=True),
+    Short("recall", "--legs", wants_set=True),
     Short("context", "--tokens 1000 4400", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
@@ -88,7 +87,7 @@ def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
     found = [row.figure for row in rows if row.benchmark == "recall" and row.figure.name.startswith("messages")]
     for name in dict.fromkeys(figure.name for figure in found):
         of_set = [figure for figure in found if figure.name == name]
-        parts = [(figure.part, figure.value) for figure in of_set]
+        parts = [(figure.part, figure.value) for figure in of_set if figure.value]  # a leg may have had nothing to search
         parts[1:1] = [("plain FTS5", figure.baseline) for figure in of_set[:1] if figure.baseline is not None]
         made[f"recall-{name.rsplit()[-1]}"] = bars(f"Recall by leg: {name}", parts, "%", note)
     return made
@@ -121,8 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows = []
     for module, own in runs(chosen.only, chosen.set):
         print(f"\n== bench.{module} {' '.join(own)} ({time.monotonic() - began:.0f} s)", flush=True)
-        with patch.dict(os.environ):  # what one of them sets, or what it imports, is not the next one's
-            rows += [Row(module, figure) for figure in importlib.import_module(f"bench.{module}").main(own)]
+        rows += [Row(module, figure) for figure in measured(module, own)]
     loads = f"load average {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end"
     note = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {loads}; the short form of each benchmark"
     print(f"\n{note}, {time.monotonic() - began:.0f} s in all. Goals are those of the size that was measured, where it has one.\n")

@@ -1,6 +1,9 @@
 """What a benchmark comes to, as data. Every script prints its own lines and returns these; `python -m bench` makes one table."""
 
+import importlib
+import multiprocessing
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 
@@ -50,6 +53,17 @@ class Row:
 
     benchmark: str
     figure: Figure
+
+
+def measured(module: str, arguments: list[str]) -> list[Figure]:
+    """What a benchmark returns, run in a process of its own: none finds threads and memory that another left."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_run, module, arguments).result()
+
+
+def _run(module: str, arguments: list[str]) -> list[Figure]:
+    figures: list[Figure] = importlib.import_module(f"bench.{module}").main(arguments)
+    return figures
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -151,7 +151,7 @@ def test_all_together_make_one_table_and_the_pictures(
     legs = {row.figure.part for row in rows if row.figure.name == "messages any@10 of set"}
     recall_by_leg = ElementTree.parse(tmp_path / "recall-set.svg")  # noqa: S314 - our own
     texts = {it.text for it in recall_by_leg.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"Search", "keyword_messages", "vector_messages"} <= legs <= texts
+    assert {"Search", "keyword_messages", "vector_messages"} <= legs & texts
 
 
 def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() -> None:
