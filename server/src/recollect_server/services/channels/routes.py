@@ -17,6 +17,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.reader import Line, contents_of
 
 _PRUNE = 1024  # additions between two looks at what the index has taken in
+_MOST_PINS = 10_000  # that are remembered
 _MAX_STEPS = 1000  # from one conversation to the one that goes on for it
 
 
@@ -39,10 +40,14 @@ class Routes:
         self._guard = threading.Lock()  # guards `_fresh`; nothing slow happens under it
         self._fresh: dict[Hashable, _Fresh] = {}
         self._room = _PRUNE
+        self._pins: dict[Place, str] = {}  # what the index was asked for and said
 
     def learn(self, index: Index, before: Conversation | None, after: Conversation, lines: list[Line]) -> None:
         """Lines were added that may say where messages go. Call it after they are put into the index."""
         facts: dict[Hashable, str] = {}
+        if after.pinned != (before is not None and before.pinned):
+            with self._guard:
+                self._pins.pop(place_of(after.channel, after.party), None)
         if after.channel == EMAIL:
             facts.update(dict.fromkeys(mail_ids_of(contents_of(lines)), after.id))
         if after.pinned and not (before and before.pinned) and (place := place_of(after.channel, after.party)).known:
@@ -71,15 +76,22 @@ class Routes:
                 elif conversation_id in fresh.conversations:
                     left = tuple(it for it in fresh.conversations if it != conversation_id)
                     self._fresh[key] = _Fresh(left, fresh.index, fresh.puts)
+            self._pins = {place: pinned for place, pinned in self._pins.items() if pinned != conversation_id}
 
     def pinned(self, index: Index, place: Place) -> str | None:
-        """The conversation that messages of a place join."""
+        """The conversation that messages of a place join. Hold what orders these: nobody else pins one there meanwhile."""
         with self._guard:
-            fresh = self._fresh.get(place)
-        if fresh is not None:
-            return fresh.conversations[-1]
+            fresh, known = self._fresh.get(place), self._pins.get(place)
+        if fresh is not None or known is not None:
+            return fresh.conversations[-1] if fresh else known
         found = index.pinned(place, settled=False)
-        return found[0] if found else None
+        if not found:
+            return None
+        with self._guard:
+            if len(self._pins) >= _MOST_PINS:
+                self._pins.pop(next(iter(self._pins)))
+            self._pins[place] = found[0]
+        return found[0]
 
     def threads(self, index: Index, names: Iterable[int]) -> set[str]:
         """The conversations that messages with these ids belong to."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import apsw
 
-from recollect_server.domain.external import Communication, Escalation
+from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.storage.index import external, updates
 from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.received import key_of_delivery
 
 _CRASH_GAP = 1 << 20  # more cursors than can have been told of changes that a power failure took from the index
 
@@ -52,6 +53,8 @@ class ExternalIndex(IndexLog):
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
                 self._seen.add(line.entry.stamp.request_id)
+            if line.entry is not None and isinstance(message := line.entry.content, ExternalMessage):
+                self._seen.add(key_of_delivery(after.channel, message.provider_message_id))
         self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
 
     def communication(self, communication_id: str) -> StoredCommunication | None:

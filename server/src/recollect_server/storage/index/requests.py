@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import apsw
 
 from recollect_server.storage.index.seen import Seen
+from recollect_server.storage.transcript.received import key_of_delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,13 @@ class KnownRequest:
 
 
 def all_seen(connection: apsw.Connection) -> Seen:
-    """The ids of all requests."""
-    seen = Seen(int(connection.execute("SELECT count(*) FROM requests").get))
-    for (request_id,) in connection.execute("SELECT request_id FROM requests"):
-        seen.add(request_id)
+    """The ids of all requests; the hashes of deliveries that are forgotten, and the keys of those of third parties."""
+    tables = ("requests", "forgotten", "external_deliveries")
+    seen = Seen(sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables))
+    for (text,) in connection.execute("SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"):
+        seen.add(text)
+    for channel, delivered in connection.execute("SELECT channel, provider_message_id FROM external_deliveries"):
+        seen.add(key_of_delivery(channel, delivered))
     return seen
 
 

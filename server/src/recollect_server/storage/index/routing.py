@@ -9,6 +9,8 @@ import orjson
 
 from recollect_server.domain.routing import Place
 from recollect_server.storage.index.file import NAME, IndexFile
+from recollect_server.storage.index.seen import Seen
+from recollect_server.storage.transcript.received import key_of_delivery
 
 _LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
 _MAX_LIMITED = 1000  # senders that are named at the most
@@ -19,6 +21,8 @@ class Routing(IndexFile):
 
     `settled` False reads what is taken in now, without waiting: the caller knows what was added last.
     """
+
+    _seen: Seen
 
     def taken(self) -> tuple[int, int]:
         """How many additions are taken in or were refused, and how many were put in."""
@@ -56,6 +60,8 @@ class Routing(IndexFile):
 
     def delivered_elsewhere(self, key: str, channel: str, provider_message_id: str) -> tuple[bool, bool]:
         """Whether this message of a provider was in a conversation that was deleted, and whether it came as a third party's."""
+        if key not in self._seen and key_of_delivery(channel, provider_message_id) not in self._seen:
+            return False, False
         with self.reading(settled=False) as connection:
             row = connection.execute(
                 "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?),"
@@ -66,6 +72,9 @@ class Routing(IndexFile):
 
     def forget(self, keys: Iterable[str], size: int) -> None:
         """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
+        keys = list(keys)
+        for key in keys:
+            self._seen.add(key)
 
         def job(connection: apsw.Connection, _: int) -> None:
             connection.executemany("INSERT OR IGNORE INTO forgotten VALUES(?)", ((key,) for key in keys))
