@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import pytest
-import structlog
 from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1.channel_pb2 import CliOrigin, DiscordOrigin, EmailOrigin, OwnerIdentity, WebOrigin, WhatsappOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
@@ -114,13 +113,6 @@ def here(response: Response) -> Conversation:
 def reply(response: Response) -> str:
     assert response.WhichOneof("outcome") == "command_reply"
     return response.command_reply.text
-
-
-@pytest.fixture(autouse=True)
-def logs_as_they_were() -> Iterator[None]:
-    """A command that a test runs in this process sets its logs up; the next test's are its own."""
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 import structlog
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Attachment
+from recollect_server.services.channels import routes
 
 from tests.channels.conftest import ALEX, SAM, Post, here, home, reply
 from tests.conftest import MovableClock, RunningServer
@@ -362,7 +363,8 @@ def test_who_watches_sees_a_conversation_begin_and_what_was_said(post: Post) -> 
     new = home(post.whatsapp("/new"))
     post.whatsapp("Hi there")
     stream = post.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
-    updates = [next(stream).update for _ in range(3)]
+    told = (element.update for element in stream if element.update.WhichOneof("kind") != "heartbeat")
+    updates = list(itertools.islice(told, 3))
     stream.cancel()
     assert [(it.WhichOneof("kind"), it.conversation_id) for it in updates] == [
         ("conversation_created", new),
@@ -372,6 +374,28 @@ def test_who_watches_sees_a_conversation_begin_and_what_was_said(post: Post) -> 
     assert updates[0].conversation_created.conversation.pinned
     assert not updates[1].conversation_updated.conversation.pinned
     assert [it.content for it in updates[2].conversation_updated.messages] == ["Hi there"]
+
+
+def test_a_place_has_its_new_conversation_also_where_the_old_one_was_looked_up(
+    start_server: Start, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "_PRUNE", 0)  # what the index has taken in is asked of it
+    post = reach(start_server())
+    places = ("+1 555-001", "+1 555-002")
+    for place in (ALEX, *places):
+        post.own("whatsapp", place)
+
+    def settle() -> None:
+        for place in places:
+            post.whatsapp("/new", place)
+            post.listed()  # answered once the index has taken in everything
+
+    first = home(post.whatsapp("Before"))
+    settle()
+    assert home(post.whatsapp("Still here")) == first
+    second = home(post.whatsapp("/new"))
+    settle()
+    assert home(post.whatsapp("And now here")) == second != first
 
 
 def test_the_log_says_where_a_message_went_and_not_what_it_says(post: Post) -> None:
