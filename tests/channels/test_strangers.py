@@ -112,8 +112,8 @@ def test_who_floods_is_named_in_the_stats(start_server: Start, reach: Reach) -> 
 
 def test_no_limit_is_no_limit(start_server: Start, reach: Reach) -> None:
     post = reach(start_server(sender_rate=0))
-    for _ in range(50):
-        post.whatsapp("Many", STRANGER)
+    answers = [post.whatsapp("Many", STRANGER) for _ in range(50)]
+    assert [it.external.message.sequence for it in answers] == [2, *range(4, 53)]  # a line between asks the owner
 
 
 def test_buckets_are_bounded_and_forget_who_was_silent_longest() -> None:
