@@ -59,4 +59,6 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
     except Unavailable as error:
+        if error.reason:
+            sys.exit(f"The server cannot do it now: {error}")
         sys.exit(f"No server answers ({error}). Start one: recollect-server serve")

@@ -8,7 +8,7 @@ from recollect._shared import read, read_update
 from recollect._shared.calls import parts
 from recollect._shared.fill import fill, invalid
 from recollect._shared.rpc import Call, Method
-from recollect._shared.watching import Received
+from recollect._shared.watching import Element
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
@@ -43,7 +43,7 @@ _DISPOSITIONS = {
     AnchorDisposition.DELETE: pb.ANCHOR_DISPOSITION_DELETE,
 }
 
-WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, Received[Update]]
+WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, Element[Update]]
 ListCall = Call[pb.ListRequest, pb.ListResponse, ConversationPage]
 
 
