@@ -237,7 +237,12 @@ def test_what_looks_like_a_broken_connection_is_made_again_and_a_fault_is_raised
     deleted = ProtoUpdate(cursor="here", conversation_deleted=ProtoDeleted())
     scripted.streams = [[pb.StreamUpdatesResponse(update=deleted), fault] for _ in range(2)]
     scripted.streams.append([Fault(grpc.StatusCode.DATA_LOSS)])
-    with Client(scripted.target, retry=RetryPolicy(random=lambda: 1.0), sleep=waits.sleep) as client:
+
+    def sleep(seconds: float) -> None:
+        waits.sleep(seconds)
+        assert len(waits.seconds) < 10, "it connects for ever"
+
+    with Client(scripted.target, retry=RetryPolicy(random=lambda: 1.0), sleep=sleep) as client:
         watch = client.conversations.watch()
         assert [type(next(watch).kind) for _ in range(min(connections, 2))] == [ConversationDeleted] * min(connections, 2)
         with pytest.raises(recollect.RecollectError):
