@@ -36,15 +36,6 @@ def test_every_folder_is_on_the_readmes_map() -> None:
     assert rooms - named == set()
 
 
-def test_every_test_that_the_readme_names_is_there() -> None:
-    tests = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", README)
-    assert len(tests) > 40
-    for path, function in tests:
-        assert (ROOT / path).exists(), path
-        assert not function or f"def {function}(" in (ROOT / path).read_text(), function
-    assert re.findall(r"`test_\w+", README) == [], "without its folder a name is looked for"
-
-
 def test_every_section_that_a_link_names_is_there() -> None:
     for page in (ROOT / "README.md", ROOT / "client" / "README.md"):
         links = re.findall(r"\]\(([\w./]*)#([\w-]+)\)", page.read_text())

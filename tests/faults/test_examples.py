@@ -18,5 +18,5 @@ def test_an_example_tells_a_server_that_cannot_write_from_none(name: str, server
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), server.target]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert result.returncode == 1
-    assert result.stderr.startswith("The server cannot do it now: ")
+    assert result.stderr.startswith("The server answers, and refuses: ")
     assert "No server answers" not in result.stderr
