@@ -51,12 +51,11 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
-from recollect_server.transport.convert_external import encode_communication_update
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
-from recollect_server.transport.updates import encode
+from recollect_server.transport.updates import encode, encode_communication_update
 
 log = structlog.get_logger("recollect.app")
 
