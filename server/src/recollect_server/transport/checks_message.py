@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
-from recollect.v1 import message_pb2
+from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Attachment, Message, ToolCall
 
 from recollect_server.transport.checks import MAX_NAME, Checks, Limits
 
@@ -18,11 +18,12 @@ _MAX_URI = 8192
 _MAX_METADATA = 64 * 1024
 _MAX_METADATA_DEPTH = 24
 
+_ROLES = frozenset((ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL))
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that spells it itself has one backslash more
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
 
 
-def check_messages(checks: Checks, values: Sequence[message_pb2.Message], limits: Limits, now: int) -> None:
+def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, now: int) -> None:
     """Checks a batch to append; `now` is the server's clock in milliseconds."""
     if not checks.count("messages", values, _MAX_MESSAGES, least=1):
         return
@@ -38,7 +39,7 @@ def check_messages(checks: Checks, values: Sequence[message_pb2.Message], limits
         checks.refuse("messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed")
 
 
-def check_attachments(checks: Checks, name: str, values: Sequence[message_pb2.Attachment]) -> None:
+def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -> None:
     """Checks the files that came with a message."""
     if not checks.count(name, values, _MAX_ATTACHMENTS):
         return
@@ -48,19 +49,19 @@ def check_attachments(checks: Checks, name: str, values: Sequence[message_pb2.At
         checks.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)
 
 
-def _check_message(checks: Checks, name: str, value: message_pb2.Message, now: int) -> None:
+def _check_message(checks: Checks, name: str, value: Message, now: int) -> None:
     """Runs for every message that is stored: what is unset or right is not named."""
     role = value.role
-    if role not in (message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT, message_pb2.ROLE_TOOL):
+    if role not in _ROLES:
         checks.refuse(f"{name}.role", "is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL")
         return
     if "\0" in value.content:
         checks.no_nul(f"{name}.content", value.content)
     if "\0" in value.thinking_text:
         checks.no_nul(f"{name}.thinking_text", value.thinking_text)
-    assistant, tool = role == message_pb2.ROLE_ASSISTANT, role == message_pb2.ROLE_TOOL
+    assistant, tool = role == ROLE_ASSISTANT, role == ROLE_TOOL
     empty = not value.content and not value.attachments
-    if empty and role == message_pb2.ROLE_USER:
+    if empty and role == ROLE_USER:
         checks.refuse(f"{name}.content", "is empty, and there is no attachment")
     elif empty and assistant and not value.thinking_text and not value.tool_calls:
         checks.refuse(f"{name}.content", "is empty, and there is no thinking, no tool call and no attachment")
@@ -91,7 +92,7 @@ def _check_message(checks: Checks, name: str, value: message_pb2.Message, now: i
         _check_metadata(checks, f"{name}.metadata", value.metadata)
 
 
-def _check_tool_calls(checks: Checks, name: str, calls: Sequence[message_pb2.ToolCall]) -> None:
+def _check_tool_calls(checks: Checks, name: str, calls: Sequence[ToolCall]) -> None:
     if not checks.count(name, calls, _MAX_CALLS):
         return
     for index, call in enumerate(calls):
