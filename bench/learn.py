@@ -68,11 +68,10 @@ def without_vectors(it: Labelled) -> Labelled:
         it.messages,
         **dict.fromkeys(("vector", "vector_before", "vector_after", "window", "role", "asked", "named"), no_messages),
     )
-    names = ("vector", "user_vector", "window", "vector_top", "vector_mean", "abbreviation")
+    names = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
     conversations = replace(
         it.conversations,
         mean_vector=np.zeros_like(it.conversations.mean_vector),
-        user_keyword=np.zeros(len(no_conversations)),
         **dict.fromkeys(names, no_conversations),
     )
     return replace(it, messages=messages, conversations=conversations)

@@ -62,16 +62,12 @@ class ConversationLegs:
     """BM25 of all its words."""
     message_keyword: Array
     """BM25 of its best message."""
-    user_keyword: Array
-    """BM25 of its best message among those of users."""
     vector: Array
     """Cosine of its best message."""
     user_vector: Array
     """Cosine of its best message among those of users."""
     window: Array
     """Cosine of its best window."""
-    vector_top: Array
-    """Mean cosine of its best three pieces."""
     vector_mean: Array
     """Mean cosine of all its pieces."""
     mean_vector: NDArray[np.float32]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
-from recollect_server.domain.marks import USER, asks, named, roles
+from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.ranking import conversation_bm25, highest
 from recollect_server.services.meaning import Asked, Meaning, MeaningUnavailable
 from recollect_server.storage.index.conversations import Outline
@@ -176,11 +176,9 @@ def _conversation_legs(
     return ConversationLegs(
         keyword=whole.of(names, 0),
         message_keyword=best(messages.keyword),
-        user_keyword=best(np.where(messages.role == USER, messages.keyword, 0)),
         vector=_Values.by_name({n: it.best for n, it in near.items()}).of(names),
         user_vector=_Values.by_name({n: it.best_of_users for n, it in near.items()}).of(names),
         window=_Values.by_name({n: it.window for n, it in near.items()}).of(names),
-        vector_top=_Values.by_name({n: it.top for n, it in near.items()}).of(names),
         vector_mean=_Values.by_name({n: it.mean for n, it in near.items()}).of(names),
         mean_vector=np.stack([near[n].mean_vector if n in near else _NO_VECTOR for n in numbers] or [_NO_VECTOR])[: len(numbers)],
         abbreviation=_Values.by_name({n: it.best for n, it in notes.items()}).of(names),
