@@ -16,7 +16,7 @@ from recollect_server.cli import commands
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.vectors.file import NAME
-from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service, answers
@@ -206,7 +206,7 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     served = store.served()
     assert served is not None
     vectors = store.vectors_of(served[0], [hash_of(KYOTO)])[hash_of(KYOTO)]
-    store.add(served[0], [Place(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
+    store.add(served[0], [EmbeddedText(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
     store.close()
     result = CliRunner().invoke(commands, ["verify", *arguments])
     assert result.exit_code == 1

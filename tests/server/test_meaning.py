@@ -7,7 +7,7 @@ import pytest
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.inference.weights import look, shipped
-from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import Service, answers, delete_index, moment, user
@@ -169,8 +169,8 @@ def test_a_new_index_works_no_vector_out_again(
     model = kept.model(look(shipped()).identity, shipped())
     text = kept.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
     # What the model would never say: whoever works it out again, shows it.
-    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
-    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
+    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
+    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
     kept.close()
     again = start_server(embedder="onnx")
     until_embedded(connect(again), again)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+DIMENSIONS = 384
+"""Of every vector: those of all-MiniLM-L6-v2. A model with another number is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

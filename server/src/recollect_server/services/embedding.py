@@ -15,6 +15,7 @@ import structlog
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.marks import marks_of
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
@@ -23,7 +24,7 @@ from recollect_server.services.space import Space
 from recollect_server.services.working_context import read_places
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable
-from recollect_server.storage.vectors.store import ABBREVIATION, LINE_BITS, Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore, hash_of
 
 log = structlog.get_logger("recollect.meaning")
 
@@ -206,7 +207,7 @@ class Embedding:
             assert vectors is not None
             known[text_hash] = vectors[start : start + len(cut)]
             start += len(cut)
-        places = [Place(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash]) for t in texts]
+        places = [EmbeddedText(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash]) for t in texts]
         changed = store.add(model, places, progress)
         if (copy := self._meaning.copy) is not None and copy.model == model:
             numbers = {text.conversation_id: text.number for text in texts}
@@ -254,10 +255,10 @@ class Embedding:
         return texts, stored.lines if whole else places[most - 1][0], whole
 
 
-def _show(copy: Copy, number: int, place: Place, *, stood: bool) -> None:
+def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:
     """Lets the searches see what was kept; `stood`: in place of another text."""
     matrix = copy.abbreviations if place.line == ABBREVIATION else copy.messages
-    identity = number << LINE_BITS | place.line
+    identity = message_id(number, place.line)
     if stood:
         matrix.remove(number, identity)
     count = len(place.vectors)

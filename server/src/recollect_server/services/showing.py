@@ -6,7 +6,7 @@ from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.text import composed
 from recollect_server.inference.embedder import CannotEmbed
-from recollect_server.services.meaning import Asked
+from recollect_server.services.meaning import Scans
 from recollect_server.services.snippets import LENGTH, has_match, plain, snippet
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
@@ -18,10 +18,10 @@ _SPENT = 320  # word pieces that one answer may embed to find sentences: some 0.
 class Showing:
     """Makes the snippets of one answer."""
 
-    def __init__(self, index: Index, terms: list[Term], asked: Asked | None) -> None:
+    def __init__(self, index: Index, terms: list[Term], scans: Scans | None) -> None:
         self.terms = terms
         self._index = index
-        self._asked = asked
+        self._scans = scans
         self._stems = {term.stem for term in terms if not term.prefix}
         self._prefixes = {term.stem for term in terms if term.prefix}
         self._left = _SPENT
@@ -47,21 +47,21 @@ class Showing:
     def _snippet(self, message: Message) -> str:
         content = composed(message.content)
         tokens = self._index.tokens(content)
-        if self._asked and len(content) > LENGTH and not has_match(content, tokens, self._stems, self._prefixes):
-            return self._nearest(self._asked, content)
+        if self._scans and len(content) > LENGTH and not has_match(content, tokens, self._stems, self._prefixes):
+            return self._nearest(self._scans, content)
         return snippet(content, tokens, self._stems, self._prefixes)
 
-    def _nearest(self, asked: Asked, content: str) -> str:
+    def _nearest(self, scans: Scans, content: str) -> str:
         sentences = [text for match in _SENTENCE.finditer(content) if (text := " ".join(match.group().split()))]
         if len(sentences) < 2 or len(content.split()) > self._left:  # as many word pieces at the least
             return opening_of(plain(content))
-        pieces = [asked.embedder.cut(sentence)[0] for sentence in sentences]
+        pieces = [scans.embedder.cut(sentence)[0] for sentence in sentences]
         cost = sum(map(len, pieces))
         if cost > self._left:
             return opening_of(plain(content))
         self._left -= cost
         try:
-            near = asked.embedder.embed_pieces(pieces) @ asked.question
+            near = scans.embedder.embed_pieces(pieces) @ scans.question
         except CannotEmbed:
             return opening_of(plain(content))
         best = int(near.argmax())

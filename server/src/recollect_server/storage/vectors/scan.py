@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.legs import DIMENSIONS
 from recollect_server.domain.marks import USER, roles
 from recollect_server.storage.vectors.matrix import Entries, Matrix, View
-from recollect_server.storage.vectors.rows import DIMENSIONS, WORDS, sign_words
+from recollect_server.storage.vectors.rows import WORDS, sign_words
 
 RESCORED = 2000
 """Entries whose cosine is worked out at the least, of those whose signs fit best. Of fewer: all."""
