@@ -99,6 +99,13 @@ def test_of_a_long_message_without_the_words_the_nearest_sentence_is_shown(servi
     assert answer.hits[0].snippet == answer.results[0].snippet
 
 
+def test_a_sentence_of_a_script_without_spaces_is_shown(service: Service) -> None:
+    first, second = "今日は長い電話をありがとうございました！" * 8, "バイオリンとチェロの弦を張り替えます。" * 2
+    long = service.told(f"{first}{second}その後で夕食を作ります。" + "青いフォルダーを忘れないでください。" * 4)
+    snippet = settled(service, "violin strings", [long]).hits[0].snippet
+    assert len(snippet) < len("今日は長い電話をありがとうございました！") + 2
+
+
 def test_no_part_of_a_message_of_a_thousand_words_is_lost(service: Service) -> None:
     filler = "The quarterly figures were discussed at length and written down in the table. " * 90
     long = service.told(f"{filler} Grandmother bakes an apple pie on Sunday.")

@@ -1,17 +1,14 @@
 """What is shown of a message that was found: the part that has the words, or that means most of what was asked."""
 
-import re
-
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.message import Message
-from recollect_server.domain.text import composed
+from recollect_server.domain.text import composed, sentences
 from recollect_server.inference.embedder import CannotEmbed
 from recollect_server.services.meaning import Scans
 from recollect_server.services.snippets import LENGTH, has_match, plain, snippet
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
 
-_SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"')\]”’]*(?=\s|$)|\n|$)", re.DOTALL)
 _SPENT = 320  # word pieces that one answer may embed to find sentences: some 0.1 s of one processor
 
 
@@ -52,10 +49,12 @@ class Showing:
         return snippet(content, tokens, self._stems, self._prefixes)
 
     def _nearest(self, scans: Scans, content: str) -> str:
-        sentences = [text for match in _SENTENCE.finditer(content) if (text := " ".join(match.group().split()))]
-        if len(sentences) < 2 or len(content.split()) > self._left:  # as many word pieces at the least
+        if len(content.split()) > self._left:  # as many word pieces at the least
             return opening_of(plain(content))
-        pieces = [scans.embedder.cut(sentence)[0] for sentence in sentences]
+        told = [" ".join(sentence.split()) for sentence in sentences(content)]
+        if len(told) < 2:
+            return opening_of(plain(content))
+        pieces = [scans.embedder.cut(sentence)[0] for sentence in told]
         cost = sum(map(len, pieces))
         if cost > self._left:
             return opening_of(plain(content))
@@ -65,5 +64,5 @@ class Showing:
         except CannotEmbed:
             return opening_of(plain(content))
         best = int(near.argmax())
-        shown = opening_of(plain(sentences[best]))
-        return f"{'…' if best else ''}{shown}{'…' if best < len(sentences) - 1 and not shown.endswith('…') else ''}"
+        shown = opening_of(plain(told[best]))
+        return f"{'…' if best else ''}{shown}{'…' if best < len(told) - 1 and not shown.endswith('…') else ''}"
