@@ -32,7 +32,7 @@ from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recovery import recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers

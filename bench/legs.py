@@ -21,8 +21,8 @@ from recollect_server.domain import fusion
 from recollect_server.domain.legs import ConversationLegs, Fused, MessageLegs
 from recollect_server.domain.legs import Question as Put
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services import candidates, recall
-from recollect_server.services.candidates import Candidates
+from recollect_server.services.recall import candidates, recall
+from recollect_server.services.recall.candidates import Candidates
 from recollect_server.settings import Settings
 
 from bench.recall import Question, Service

@@ -25,9 +25,9 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.snippets import END, LENGTH, START, snippet
 from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.services.snippets import END, LENGTH, START, snippet
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.words import tokens
 from recollect_server.storage.transcript.record import Damaged, Entry, Stamp, decode, encode

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from recollect_server.domain.context import Candidate, Dropped, Tier
 from recollect_server.domain.message import Message
 from recollect_server.domain.relevance import says_little
-from recollect_server.services.candidates import gather
 from recollect_server.services.context.own import Asked
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.candidates import gather
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found

@@ -19,7 +19,7 @@ from recollect_server.domain.message_ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
-from recollect_server.services.meaning import Copy, Meaning
+from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.services.space import Space
 from recollect_server.services.working_context import read_places
 from recollect_server.storage.index.index import Index

@@ -2,10 +2,10 @@
 
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.message import Message
+from recollect_server.domain.snippets import LENGTH, has_match, plain, snippet
 from recollect_server.domain.text import composed, sentences
 from recollect_server.inference.embedder import CannotEmbed
-from recollect_server.services.meaning import Scans
-from recollect_server.services.snippets import LENGTH, has_match, plain, snippet
+from recollect_server.services.recall.meaning import Scans
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
 

@@ -13,7 +13,7 @@ from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Me
 from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.message_ids import number_of
 from recollect_server.domain.ranking import conversation_bm25, highest
-from recollect_server.services.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope

@@ -6,7 +6,8 @@ from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
-from recollect_server.services.candidates import (
+from recollect_server.services.channels.identities import Identities
+from recollect_server.services.recall.candidates import (
     KEYWORD_LEGS,
     VECTOR_LEGS,
     Candidates,
@@ -14,9 +15,8 @@ from recollect_server.services.candidates import (
     legs_of_conversations,
     legs_of_messages,
 )
-from recollect_server.services.channels.identities import Identities
-from recollect_server.services.meaning import Meaning, Scans
-from recollect_server.services.showing import Showing
+from recollect_server.services.recall.meaning import Meaning, Scans
+from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Turns, read_found, turns_of

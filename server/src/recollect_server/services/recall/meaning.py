@@ -1,7 +1,7 @@
 """What is known by meaning: the file of vectors, the copy that searches read, and the model that questions are put to.
 
 Everything here may be missing or break while the service goes on: then `reason` says why, the searches say so too, and the job that
-tends it (`services/embedding.py`) tries again.
+tends it (`embedding`) tries again.
 """
 
 import threading
