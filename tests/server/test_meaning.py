@@ -57,6 +57,19 @@ def test_words_and_meaning_are_told_apart_by_explain(service: Service, server: R
     assert {part.leg for part in hit.explanation} == {*LEGS} - {"vector_abbreviations"}
 
 
+def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_itself(
+    service: Service, server: RunningServer
+) -> None:
+    own, other = (
+        service.told(KYOTO, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]),
+        service.told(TYRES),
+    )
+    until_embedded(service, server)
+    for message, cold in (("which trip to Japan is planned?", []), ("how is the vehicle kept up?", [other])):
+        request = api.BuildContextRequest(conversation_id=own, message=message)
+        assert [it.conversation_id for it in service.recall.BuildContext(request).cold] == cold, message
+
+
 def test_what_means_something_else_is_not_found(service: Service) -> None:
     kyoto = service.told(KYOTO)
     settled(service, "a journey to Japan", [kyoto])

@@ -138,7 +138,7 @@ def clipped(text: str, tokens: int) -> str:
     return start[: cut if cut > len(start) // 2 else None].rstrip() + "…"
 
 
-def words_of(text: str) -> list[str]:
+def spelt_words(text: str) -> list[str]:
     """The words of a text as they stand, with what is inside them (`don't`, `C++`, `node.js`)."""
     return _WORD.findall(text)
 

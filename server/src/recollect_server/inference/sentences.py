@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.notes import words_of
+from recollect_server.domain.notes import spelt_words
 from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import UNSPACED_RUN, pairs, sentences
 from recollect_server.inference.chatter import CHATTER
@@ -69,7 +69,7 @@ def split(content: str) -> list[str]:
 def topical(text: str) -> list[str]:
     """The words of a text that say what it is about, lower case; of a script without spaces its pairs of characters."""
     words: list[str] = []
-    for word in words_of(text):
+    for word in spelt_words(text):
         if run := UNSPACED_RUN.search(word):
             words += pairs(run.group())[:-1] or [run.group()]
         elif len(word) > 1 and (low := word.lower().removesuffix("'s").removesuffix("’s")) not in STOP_WORDS and low not in CHATTER:
@@ -81,7 +81,7 @@ def names_in(text: str) -> tuple[str, ...]:
     """Words with a capital that do not begin the text, and words with a digit."""
     return tuple(
         word
-        for place, word in enumerate(words_of(text))
+        for place, word in enumerate(spelt_words(text))
         if any(letter.isdigit() for letter in word)
         or (place and word[0].isupper() and word.lower() not in STOP_WORDS and len(word) > 1)
     )

@@ -151,16 +151,13 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     return Turns(messages, len(lines) - len(messages))
 
 
-def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message]:
-    """The messages at these places; none of a conversation that was deleted since the index named it.
-
-    Raises StorageUnavailable.
-    """
+def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message] | None:
+    """The messages at these places; None of a conversation that was deleted since the index named it. Raises StorageUnavailable."""
     try:
         return read_places(space, conversation_id, places).messages
     except StorageUnavailable as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            return []
+            return None
         raise
 
 

@@ -78,7 +78,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, asked: Asked, message: 
     for conversation_id, fits in chosen.items():
         scores = {place[0]: score for place, score in fits.items()}
         warm = tiers.warm_since(conversation_id)
-        read = read_found(space, conversation_id, sorted(fits))
+        read = read_found(space, conversation_id, sorted(fits)) or []
         candidates += [_candidate(conversation_id, message, scores[message.sequence], warm, asked) for message in read]
     names = {conversation.id: conversation.name for conversation in index.by_number(numbers).values()}
     return Recalled(candidates, dropped, names, found.degraded, "" if found.messages else "nothing that is stored fits the message")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.marks import marks_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
@@ -21,7 +21,7 @@ from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
 from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.services.space import Space
-from recollect_server.services.working_context import read_places
+from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore, hash_of
@@ -237,14 +237,9 @@ class Embedding:
         after = after if after <= stored.lines else 0  # more was looked at than there is: it is another file
         places = index.places(stored.number, after + 1, stored.lines)
         whole = len(places) <= most
-        try:
-            messages = read_places(self._space, name, places[:most]).messages
-        except ConversationNotFound:
+        messages = read_found(self._space, name, places[:most])
+        if messages is None:
             return None
-        except StorageUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
         texts = [
             _Text(name, stored.number, message.sequence, message.timestamp, marks_of(message), text, hash_of(text))
             for message in messages
