@@ -106,6 +106,13 @@ def test_the_largest_answer_has_100(service: Service) -> None:
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (100, 100, 105)
 
 
+def test_total_matches_counts_those_too_that_are_not_looked_at_closely(service: Service) -> None:
+    for _ in range(300):
+        service.told("zebra")
+    answer = service.search("zebra", limit=1)
+    assert (len(answer.results), len(answer.hits), answer.total_matches) == (1, 1, 300)
+
+
 def test_every_filter_leaves_what_matches(service: Service, clock: MovableClock) -> None:
     start = clock.now
     web = service.told("zebra", "nothing", participants=["ana", "bo"])
