@@ -3,7 +3,8 @@
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server import app
 from recollect_server.cli import commands
-from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.vectors.file import NAME
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
@@ -140,6 +141,28 @@ def test_a_model_that_fails_is_named_and_words_answer(
         until(lambda: server.app is not None and "out of memory" in next(iter(reasons(service).values())))
     until(lambda: service.found("groceries") == [bread])
     assert not service.search(QUESTION).degraded
+
+
+def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    until_embedded(service, server)
+    embed, go_on = Embedder.embed_pieces, threading.Event()
+
+    def slow(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        go_on.wait()
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "embed_pieces", slow)
+    try:
+        kyoto = service.told(KYOTO)
+        until(lambda: reasons(service) == dict.fromkeys(VECTOR, "1 conversations have words that are not embedded yet"))
+    finally:
+        go_on.set()
+    until_embedded(service, server)
+    assert service.found(QUESTION) == [kyoto]
 
 
 def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(weights: Path, start_server: Start) -> None:

@@ -5,6 +5,7 @@ tends it (`embedding`) tries again.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from recollect_server.storage.vectors.scan import Scan
 from recollect_server.storage.vectors.store import ABBREVIATION, Loaded, VectorStore
 
 log = structlog.get_logger("recollect.meaning")
+
+_LATE = 2.0  # seconds after which an answer says that it lacks what was said: the goal for a message to be found by meaning
 
 
 class MeaningUnavailable(Exception):
@@ -51,6 +54,14 @@ class Scans:
     abbreviations: Scan
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is not embedded yet: of how many conversations, and since when the first one waits, on the monotonic clock."""
+
+    conversations: int
+    since: float
+
+
 class Meaning:
     """What is known by meaning. Safe to call from any thread."""
 
@@ -63,13 +74,25 @@ class Meaning:
         self.embedder: Embedder | None = None
         self.copy: Copy | None = None
         self.reason = "the embedding model is not loaded yet"
-        self.backlog = ""
-        """What was said and is not known by meaning yet, as words; or nothing."""
+        self.failure = ""
+        """Why nothing more is embedded; or nothing."""
+        self.waiting: Waiting | None = None
 
     @property
     def on(self) -> bool:
         """Whether it is wanted at all."""
         return self._weights is not None
+
+    def backlog(self) -> str:
+        """What was said and is not known by meaning, as words: why, or that it is late; or nothing. It is asked with each search:
+        whoever embeds may be at work for long.
+        """
+        if self.failure:
+            return self.failure
+        waiting = self.waiting
+        if waiting is None or time.monotonic() - waiting.since <= _LATE:
+            return ""
+        return f"{waiting.conversations} conversations have words that are not embedded yet"
 
     def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
         """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
