@@ -369,6 +369,32 @@ def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(service:
     assert there in [found.conversation.id for found in service.recent().conversations]
 
 
+def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_to_be(
+    service: Service, server: RunningServer
+) -> None:
+    elsewhere, there = service.told("zebra one"), service.told("zebra two")
+    path = transcript(server, elsewhere)
+    path.rename(server.folder / "elsewhere")
+    path.symlink_to(server.folder / "elsewhere")  # it is never opened through a link: as little as one that the disk cannot read
+    answer = service.search("zebra")
+    assert [result.conversation_id for result in answer.results] == [there]
+    assert {hit.conversation_id for hit in answer.hits} == {there}
+    reason = "the transcripts of 1 conversations that were found cannot be read"
+    assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(answer.legs_run, reason)
+    assert there in [found.conversation.id for found in service.recent().conversations]
+
+
+def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(service: Service, server: RunningServer) -> None:
+    conversation_id = service.told("zebra zebra zebra", "a zebra, once more, among so many other animals")
+    path = transcript(server, conversation_id)
+    path.write_bytes(path.read_bytes().replace(b"zebra zebra", b"zebra cobra"))
+    answer = service.search("zebra")
+    assert [hit.sequence for hit in answer.hits] == [3]
+    assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [
+        "a zebra, once more, among so many other animals"
+    ]
+
+
 def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None:
     conversation_id = service.create().id
     for number in range(1, 16):

@@ -19,8 +19,8 @@ from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, read_found, turns_of
-from recollect_server.storage.index.conversations import Filter
+from recollect_server.services.working_context import Turns, turns_of
+from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
 from recollect_server.storage.index.words import Term
@@ -104,14 +104,17 @@ class Recall:
             index = self._index
             terms = index.terms(query)
             found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE)
-            best, showing = found.best_messages(), Showing(index, terms, found.scans)
+            best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans)
             hits = self._hits(found, best, showing, limit, explain=explain)
             results = self._results(found, best, showing, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
-        return Answer(results, hits, found.total, run, self._behind() | found.degraded)
+        degraded = self._behind() | found.degraded
+        if showing.unread:
+            degraded |= dict.fromkeys(run, f"the transcripts of {len(showing.unread)} conversations that were found cannot be read")
+        return Answer(results, hits, found.total, run, degraded)
 
     def _behind(self) -> dict[str, str]:
         """Why the words may miss what was said last, if the index is behind."""
@@ -131,19 +134,17 @@ class Recall:
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
+        showing = Showing(self._space, self._index, [], None)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
-            (
-                stored.conversation,
-                "" if stored.conversation.abbreviation else self._newest_words(stored.number, stored.conversation),
-            )
+            (stored.conversation, "" if stored.conversation.abbreviation else self._newest_words(stored, showing))
             for stored in found
         ]
 
-    def _newest_words(self, number: int, conversation: Conversation) -> str:
-        places = self._index.newest_places(number, 1)
-        messages = read_found(self._space, conversation.id, places)
-        return opening_of(messages[-1].content) if messages else ""
+    def _newest_words(self, stored: Stored, showing: Showing) -> str:
+        newest = self._index.newest(stored.number)
+        message = showing.message(stored.conversation.id, newest[0]) if newest else None
+        return opening_of(message.content) if message else ""
 
     # Answers ------------------------------------------------------------------------------------------------------------
 
@@ -154,11 +155,10 @@ class Recall:
             if len(hits) == limit or found.message_scores[at] <= 0:
                 break
             place, above = found.messages[at].place, found.conversation_of(at)
-            read = read_found(self._space, above.id, [place])
-            if not read or (conversation := showing.conversation(above.number)) is None:
-                continue
-            snippet = showing.snippet(conversation.id, read[0])
-            hits.append(Hit(conversation, read[0], snippet, found.message_scores[at], _explain(legs, at)))
+            message, conversation = showing.message(above.id, place), showing.conversation(above.number)
+            if message is not None and conversation is not None:
+                snippet = showing.snippet(conversation.id, message)
+                hits.append(Hit(conversation, message, snippet, found.message_scores[at], _explain(legs, at)))
         return hits
 
     def _results(
@@ -174,14 +174,13 @@ class Recall:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
             matched = messages.get(number) or self._best_within(showing.terms, found.scans, scope, number)
-            read = read_found(self._space, conversation_id, [it.place for it in matched[:1]])
-            if not read:  # it has the words, and none of them in a message that may be shown
-                continue
-            if (conversation := showing.conversation(number)) is None:
-                continue
-            turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
-            snippet, date = showing.snippet(conversation.id, read[0]), read[0].timestamp
-            results.append(Result(conversation, snippet, turns, date, found.conversation_scores[at], _explain(legs, at)))
+            # None: it has the words, and none of them in a message that may be shown.
+            message = next((read for it in matched if (read := showing.message(conversation_id, it.place))), None)
+            conversation = showing.conversation(number)
+            if message is not None and conversation is not None:
+                turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
+                snippet, score = showing.snippet(conversation.id, message), found.conversation_scores[at]
+                results.append(Result(conversation, snippet, turns, message.timestamp, score, _explain(legs, at)))
         return results
 
     def _best_within(self, terms: list[Term], scans: Scans | None, scope: Scope, number: int) -> list[Found]:

@@ -135,11 +135,6 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
         with self.reading() as connection:
             return turns.places(connection, number, first, last)
 
-    def newest_places(self, number: int, count: int) -> list[Place]:
-        """Where the newest messages of a conversation are, oldest first."""
-        with self.reading() as connection:
-            return turns.newest_places(connection, number, count)
-
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Where the newest message of a conversation is, with its turn and its time."""
         with self.reading() as connection:

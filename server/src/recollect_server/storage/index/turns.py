@@ -113,15 +113,6 @@ def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -
     return [row[0] for row in rows]
 
 
-def newest_places(connection: apsw.Connection, number: int, limit: int) -> list[Place]:
-    """The newest messages, oldest first."""
-    rows = connection.execute(
-        "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?",
-        (*id_range(number), limit),
-    )
-    return [(sequence_of(identity), offset, length) for identity, offset, length in rows][::-1]
-
-
 def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:
     """Where the newest message is, with its turn and its time."""
     row = connection.execute(
