@@ -385,14 +385,14 @@ def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_t
 
 
 def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(service: Service, server: RunningServer) -> None:
-    conversation_id = service.told("zebra zebra zebra", "a zebra, once more, among so many other animals")
-    path = transcript(server, conversation_id)
-    path.write_bytes(path.read_bytes().replace(b"zebra zebra", b"zebra cobra"))
+    said = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
+    path = transcript(server, service.told(*said.values()))
+    best = service.search("zebra").hits[0].sequence
+    path.write_bytes(path.read_bytes().replace(said[best].encode(), said[best].replace("zebra", "cobra").encode()))
+    del said[best]
     answer = service.search("zebra")
-    assert [hit.sequence for hit in answer.hits] == [3]
-    assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [
-        "a zebra, once more, among so many other animals"
-    ]
+    assert [hit.sequence for hit in answer.hits] == [*said]
+    assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [*said.values()]
 
 
 def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None:
