@@ -176,6 +176,11 @@ def test_explain_says_what_each_leg_gave(service: Service) -> None:
         assert {part.leg for part in explanation} <= set(LEGS)
         assert all(part.rank >= 1 for part in explanation)
     assert [part.rank for part in answer.results[0].explanation] != []
+    for found in (answer.results, answer.hits):
+        parts = [part for it in found for part in it.explanation if part.leg == "keyword_messages"]
+        scores = sorted((part.score for part in parts), reverse=True)
+        assert [scores.index(part.score) + 1 for part in parts] == [part.rank for part in parts]
+        assert len({part.rank for part in parts}) == 3
     assert not service.search("zebra").results[0].explanation
 
 
