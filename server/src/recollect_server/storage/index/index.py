@@ -110,7 +110,7 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
     def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
         """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
         with self.reading() as connection:
-            return turns.context(
+            return turns.tail(
                 connection,
                 number,
                 before_turn=before_turn,
@@ -134,11 +134,6 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
         """Where the messages of these lines are."""
         with self.reading() as connection:
             return turns.places(connection, number, first, last)
-
-    def newest_places(self, number: int, count: int) -> list[Place]:
-        """Where the newest messages of a conversation are, oldest first."""
-        with self.reading() as connection:
-            return turns.newest_places(connection, number, count)
 
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Where the newest message of a conversation is, with its turn and its time."""
@@ -171,10 +166,15 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
         """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
         return self._lengths.read()
 
-    def numbers_in(self, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:
-        """The conversations of a scope; None for all (see `search.numbers_in`)."""
+    def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
+        """The conversations that match; None for all."""
         with self.reading() as connection:
-            return search.numbers_in(connection, terms, scope)
+            return search.numbers_of(connection, chosen)
+
+    def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
+        """The conversations with any of the terms in a message of the scope."""
+        with self.reading() as connection:
+            return search.numbers_with(connection, terms, scope)
 
     def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
         """The conversations of which everything was said within a time."""
