@@ -114,7 +114,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         weights = _weights(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+        folder = TranscriptFolder.of(settings.data_dir, settings.space)
         try:
             recovered = recover(folder, clock, progress)
             writer = TranscriptWriter(sync=settings.durability == "fsync")

@@ -10,13 +10,14 @@ import structlog
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.services.backing_up import CannotCopy
+from recollect_server.services.recovery import Progress
 from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 
 def folder_of(settings: Settings) -> TranscriptFolder:
     """The transcripts of the space. Ends the command if there are none."""
-    folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+    folder = TranscriptFolder.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(f"there is nothing in {folder.root}: name another folder with --data-dir")
     return folder
@@ -47,14 +48,21 @@ def said_plainly() -> Iterator[None]:
         raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
 
 
-def shown(what: str) -> Callable[[int, int], None]:
-    """Progress on standard error, once a second at the most."""
-    last = time.monotonic()
+def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Shows on standard error how far a work is, once it takes more than a second, and then every second and at its end.
+
+    `clock` says the time in seconds.
+    """
+    last: float | None = None
+    showing = False
 
     def show(done: int, of: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= 1:
-            last = time.monotonic()
+        nonlocal last, showing
+        now = clock()
+        if last is None:
+            last = now
+        if now - last >= 1 or (showing and done == of):
+            last, showing = now, True
             click.echo(f"{what}: {done} of {of} conversations", err=True)
 
     return show

@@ -9,7 +9,7 @@ import apsw
 import structlog
 
 from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.catching_up import catch_up, forget_again
+from recollect_server.services.catching_up import catch_up, forget_anchors_again
 from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.external import catching_up as external
 from recollect_server.services.space import Space
@@ -65,7 +65,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 return False
             with space.locks.hold(conversation_id):
                 _bring_up(space, new, conversation_id)
-        forget_again(space.folder, new)
+        forget_anchors_again(space.folder, new)
         _bring_up_external(space, new)
         space.change_index(new)
     except BaseException:

@@ -137,8 +137,8 @@ class AnchorFile:
             self._read()
 
 
-def forgotten(folder: TranscriptFolder) -> dict[str, int]:
-    """The same, of a file that nobody has open. Raises OSError."""
+def forgotten_keys(folder: TranscriptFolder) -> dict[str, int]:
+    """As `AnchorFile.forgotten`, of a file that nobody has open. Raises OSError."""
     if not folder.anchors.exists():
         return {}
     contents = [line.entry.content for line in scan(folder.anchors) if line.entry]

@@ -27,6 +27,11 @@ class TranscriptFolder:
         self.root = root
         self._is_name = is_name
 
+    @classmethod
+    def of(cls, data_dir: Path, space: str) -> "TranscriptFolder":
+        """The conversations of a space in a data folder."""
+        return cls(data_dir / space / "conversations")
+
     @property
     def external(self) -> "TranscriptFolder":
         """The folder of the external communications, beside this one. It is there once there is one."""
