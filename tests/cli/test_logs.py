@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from recollect import Client, Message, NotFound
 
+from tests.cli.conftest import run
+
 UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
@@ -58,3 +60,16 @@ def test_as_text_a_line_says_the_same_in_the_order_that_a_person_reads(tmp_path:
 def test_below_the_level_that_is_asked_for_nothing_is_logged(tmp_path: Path) -> None:
     _, lines = logged(tmp_path, "--log-level", "error")
     assert lines == []
+
+
+def test_a_command_on_a_data_folder_logs_in_the_same_words(tmp_path: Path) -> None:
+    made, _ = logged(tmp_path)
+    with (tmp_path / "data/default/conversations" / f"{made}.jsonl").open("ab") as file:
+        file.write(b"half")
+    said = run("rebuild", "--data-dir", tmp_path / "data", "--log-format", "json")
+    assert said.exit_code == 0
+    [line] = map(json.loads, said.stderr.splitlines())
+    assert (line["event"], line["level"], line["conversation"], line["bytes"]) == ("torn_tail_cut", "warning", made, 4)
+    with (tmp_path / "data/default/conversations" / f"{made}.jsonl").open("ab") as file:
+        file.write(b"half")
+    assert run("rebuild", "--data-dir", tmp_path / "data", "--log-level", "error").stderr == ""

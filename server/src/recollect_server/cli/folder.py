@@ -1,14 +1,13 @@
 """What the commands that work on a data folder share: the lock, the folder of the space, and how progress is shown."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
-import structlog
 
 from recollect_server.app import CannotStart, FolderLock
+from recollect_server.cli.logs import set_up_logs_of_a_command
 from recollect_server.services.backing_up import CannotCopy
 from recollect_server.services.recovery import Progress
 from recollect_server.settings import Settings
@@ -26,7 +25,7 @@ def folder_of(settings: Settings) -> TranscriptFolder:
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
     """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to standard error."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)
     except CannotStart as error:

@@ -52,11 +52,6 @@ class TranscriptFolder:
         with suppress(PermissionError):  # what is above the data folder need not be ours
             sync_folder(self.root.parents[2])
 
-    @property
-    def anchors(self) -> Path:
-        """Where the anchors are that no transcript has."""
-        return self.ledger_path("anchors")
-
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not the name of one: it could be a path."""
         return _path(self.root, conversation_id)
