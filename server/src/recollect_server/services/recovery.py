@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import apsw
 import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
@@ -69,7 +68,7 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
     reach("recover.index_removed")
     try:
         index = Index(folder.root)
-    except apsw.Error as error:
+    except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     return _bring_up(folder, index, clock, progress, rebuilt=True)
 
@@ -80,7 +79,7 @@ def _open(root: Path) -> Index | None:
         return None
     try:
         index = Index(root)
-    except (apsw.Error, ValueError, IndexUnavailable) as error:
+    except IndexUnavailable as error:
         log.warning("index_unusable", reason=str(error))
         return None
     try:

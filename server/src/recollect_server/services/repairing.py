@@ -5,7 +5,6 @@ Until that is done the service answers from the transcripts what it can, and sea
 
 from collections.abc import Callable
 
-import apsw
 import structlog
 
 from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
@@ -31,7 +30,7 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
                 # One whose transcript refuses to be written is caught up when it is written to.
                 if not space.holding.of(conversation_id) and not _caught_up(space, conversation_id):
                     return False
-    except (IndexUnavailable, StorageUnavailable, OSError, apsw.Error) as error:
+    except (IndexUnavailable, StorageUnavailable, OSError) as error:
         log.warning("index_not_repaired", reason=str(error))
         return False
     return not space.behind.conversations()

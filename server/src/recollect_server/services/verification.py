@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-import apsw
-
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import AnchorSet, Continued, Conversation
 from recollect_server.domain.errors import IndexUnavailable
@@ -79,7 +77,7 @@ def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
         return None
     try:
         index = Index(folder.root)
-    except (apsw.Error, ValueError, IndexUnavailable) as error:
+    except IndexUnavailable as error:
         done.problems.append(f"index: cannot be used: {error}")
         return None
     try:

@@ -22,8 +22,11 @@ class IndexFile:
     """An open index file, as far as its condition goes."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens or makes the file. Raises apsw.Error, ValueError (see Database)."""
-        self._database = Database(folder / NAME)
+        """Opens or makes the file. Raises IndexUnavailable with the reason, OSError."""
+        try:
+            self._database = Database(folder / NAME)
+        except (apsw.Error, ValueError) as error:  # ValueError: it is of a newer version
+            raise IndexUnavailable(str(error)) from error
         self._given_up = ""
         self._lost = ""
 

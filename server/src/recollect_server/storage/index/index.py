@@ -35,7 +35,7 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
-        """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database).
+        """Opens or makes `conversations.db` in the folder. Raises IndexUnavailable with the reason, OSError.
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
