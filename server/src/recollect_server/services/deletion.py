@@ -112,7 +112,7 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
             ledger = Ledger(folder, FORGOTTEN)
             forget_deliveries(ledger, hashes)
             reach("delete.forgotten")
-            index.forget(hashes, ledger.size())
+            index.forget_deliveries(hashes, ledger.size())
         number = index.removal(conversation_id)
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
@@ -147,7 +147,7 @@ def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
     ledger = Ledger(folder, FORGOTTEN)
     ledger.mend()
     if (size := ledger.size()) != index.forgotten_bytes():
-        index.forget(forgotten_deliveries(ledger), size)
+        index.forget_deliveries(forgotten_deliveries(ledger), size)
 
 
 def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:

@@ -219,5 +219,5 @@ def _ledgers(folder: TranscriptFolder, contents: Contents | None) -> Iterator[st
         if path.exists():
             yield from (f"{path.name}: {it}" for it in look_through(path, path.stat().st_size) if isinstance(it, str))
     known = len(set(forgotten_deliveries(Ledger(folder, FORGOTTEN))))
-    if contents and contents.forgotten() != known:
-        yield f"index: it knows {contents.forgotten()} of {known} forgotten messages"
+    if contents and contents.forgotten_deliveries() != known:
+        yield f"index: it knows {contents.forgotten_deliveries()} of {known} forgotten messages"

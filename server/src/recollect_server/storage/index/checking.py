@@ -55,7 +55,7 @@ class Contents:
         with self._index.reading() as connection:
             return str(connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or "")
 
-    def forgotten(self) -> int:
+    def forgotten_deliveries(self) -> int:
         """How many deliveries into deleted conversations are known."""
         with self._index.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM forgotten").get)

@@ -70,7 +70,7 @@ class Routing(IndexFile):
             ).get
             return bool(row[0]), bool(row[1])
 
-    def forget(self, keys: Iterable[str], size: int) -> None:
+    def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
         """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
         keys = list(keys)
         for key in keys:
