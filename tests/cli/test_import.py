@@ -9,12 +9,10 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from recollect import Client, Role
 from recollect import Message as Sent
@@ -427,18 +425,6 @@ def test_without_a_server_one_sentence_says_so(write_set: Set) -> None:
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
     assert "no Recollect server answers on 127.0.0.1:1" in result.stderr
-
-
-def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Set) -> None:
-    other = grpc.server(ThreadPoolExecutor(1))
-    port = other.add_insecure_port("127.0.0.1:0")
-    other.start()
-    try:
-        result = run("import", write_set(set_line("s1", talk(2))), "--target", f"127.0.0.1:{port}")
-    finally:
-        other.stop(None)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"127.0.0.1:{port} answers, and refuses" in result.stderr
 
 
 def test_the_target_is_by_default_what_the_settings_say(write_set: Set, server: Any, tmp_path: Path) -> None:
