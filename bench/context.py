@@ -32,7 +32,7 @@ from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recovery import recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
@@ -46,7 +46,7 @@ from bench.calls import measure
 from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts
 from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
-from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
+from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole
 from bench.search import SEARCH, until_whole
 from bench.servers import embedded, recollect
 from bench.vectors import made_up, model
@@ -218,8 +218,7 @@ class Group:
 
     def recollect(self, question: Question, tokens: int) -> set[str]:
         """What BuildContext packs."""
-        context = self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens))
-        assert not context.degraded, context.degraded
+        context = whole(lambda: self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens)))
         assert sum(it.used for it in context.allocation) <= tokens
         return {self._service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODEL, TOKENIZER, SUMS = "model.int8w.onnx", "tokenizer.json", "SHA256SUMS"
-DIMENSIONS = 384
-"""Of every vector. A model with another number is refused."""
 
 _PACKAGE = Path(__file__).parents[1]
 

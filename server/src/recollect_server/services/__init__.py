@@ -4,10 +4,9 @@
 `lines` (what is about to be written), `locks`, `holding` (what the disk refused), `behind` (what the index did not take in) and
 `tails` (the newest turns, in memory).
 
-- What callers ask for: `conversations`, `deletion`, `working_context`, `recall`, `anchors`; `channels`, `external`, `context` and
-  `streaming` are rooms of their own. `idempotency` answers a repeated request as the first time.
-- How recall finds: `candidates`, `meaning`, `showing`, `snippets`; `tiers` says what was used lately.
-- What jobs do behind the callers: `naming`, `compaction`, `embedding`, `repairing`.
+- What callers ask for: `conversations`, `deletion`, `working_context`, `anchors`; what has several parts is a room of its own:
+  `recall`, `context`, `channels`, `external`, `streaming`. `idempotency` answers a repeated request as the first time.
+- What jobs do behind the callers: `naming`, `compaction`, `repairing`; `tiers` says what was used lately.
 - How index and files stay together: `catching_up` brings the index up to one conversation, `recovery` to all at a start, and
   `repairing` while the server runs; `verification` compares them, `soundness` looks at a file by itself, `backing_up` copies files.
 """

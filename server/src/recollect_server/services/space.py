@@ -15,6 +15,7 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
@@ -25,7 +26,6 @@ from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
 from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
@@ -35,7 +35,6 @@ from recollect_server.storage.transcript.writer import TranscriptChanged, Transc
 log = structlog.get_logger("recollect.space")
 
 _MAX_HEADS = 20_000  # some 1 KiB each
-_MAX_LINES = (1 << SEQUENCE_BITS) - 1
 
 
 @frozen
@@ -239,8 +238,8 @@ class Space:
         held and may be written later, and an event is not written. Hold the conversation's lock. An index that fails does not fail
         this: the lines are indexed later.
         """
-        if head.lines + len(contents) > _MAX_LINES:
-            raise InvalidField.of("conversation_id", f"the conversation is full: {_MAX_LINES} lines. Begin a new one")
+        if head.lines + len(contents) > MAX_LINES:
+            raise InvalidField.of("conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one")
         conversation_id = head.conversation.id
         stuck = self.holding.of(conversation_id)
         if stuck and stuck.batches:

@@ -9,8 +9,8 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.catching_up import folded
-from recollect_server.services.embedding import text_of
 from recollect_server.services.external.checking import check as check_external
+from recollect_server.services.recall.embedding import text_of
 from recollect_server.services.recovery import Progress
 from recollect_server.services.soundness import look_through
 from recollect_server.storage.index.checking import Contents

@@ -11,7 +11,7 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
-from recollect_server.services.recall import Hit, LegScore, Result
+from recollect_server.services.recall.recall import Hit, LegScore, Result
 
 _ROLES = {
     message_pb2.ROLE_USER: Role.USER,

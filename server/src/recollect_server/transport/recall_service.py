@@ -8,7 +8,7 @@ from recollect_server.domain.context import Budget
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
-from recollect_server.services.recall import Recall
+from recollect_server.services.recall.recall import Recall
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.search import Scope

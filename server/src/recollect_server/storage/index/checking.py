@@ -8,10 +8,11 @@ import apsw
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import id_range, message_id
 from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.file import DAMAGED, NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.turns import id_range, message_id, searchable_text
+from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.words import tokens
 
 Row = tuple[int, int, int, int, int, int]

@@ -99,7 +99,7 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
     def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
         """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
         with self.reading() as connection:
-            return turns.context(
+            return turns.tail(
                 connection,
                 number,
                 before_turn=before_turn,
@@ -123,11 +123,6 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         """Where the messages of these lines are."""
         with self.reading() as connection:
             return turns.places(connection, number, first, last)
-
-    def newest_places(self, number: int, count: int) -> list[Place]:
-        """Where the newest messages of a conversation are, oldest first."""
-        with self.reading() as connection:
-            return turns.newest_places(connection, number, count)
 
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Where the newest message of a conversation is, with its turn and its time."""

@@ -101,7 +101,7 @@ class IndexLog(IndexFile):
             more = False
             if found:
                 known = found[0].conversation
-                places, more = turns.context(
+                places, more = turns.tail(
                     connection,
                     found[0].number,
                     before_turn=0,
