@@ -75,9 +75,7 @@ class FolderLock:
             make_folder(data_dir)
             self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CannotStart(
-                f"cannot use the data folder {data_dir}: {error.strerror}. Name one that you may write to with --data-dir"
-            ) from error
+            raise CannotStart(f"cannot use the data folder {data_dir}: {error.strerror}") from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
