@@ -16,6 +16,8 @@ from recollect_server import app
 from recollect_server.cli import commands
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
+from recollect_server.services.recall.meaning import Copy, Meaning
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
@@ -163,6 +165,29 @@ def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
         go_on.set()
     until_embedded(service, server)
     assert service.found(QUESTION) == [kyoto]
+
+
+def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    load, go_on = Meaning.load, threading.Event()
+
+    def slow(meaning: Meaning, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
+        go_on.wait()
+        return load(meaning, store, model, embedder, index)
+
+    monkeypatch.setattr(Meaning, "load", slow)
+    try:
+        (server.folder / "conversations.db").unlink()
+        service.told("Bread and milk are gone")
+        until(lambda: "the index was made anew" in reasons(service).get(VECTOR[0], ""))
+    finally:
+        go_on.set()
+    until(lambda: service.found(QUESTION) == [kyoto])
 
 
 def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(weights: Path, start_server: Start) -> None:

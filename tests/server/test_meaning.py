@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
+from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
@@ -179,7 +180,11 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
 
 
 def test_a_new_index_works_no_vector_out_again(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service,
+    server: RunningServer,
+    start_server: Callable[..., RunningServer],
+    connect: Callable[[RunningServer], Service],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kyoto = service.told(KYOTO, TYRES)
     until_embedded(service, server)
@@ -192,10 +197,20 @@ def test_a_new_index_works_no_vector_out_again(
     kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
     kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
     kept.close()
+    embed, worked = Embedder.embed_pieces, []
+
+    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        worked.append(len(pieces))
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "embed_pieces", counted)
     again = start_server(embedder="onnx")
     until_embedded(connect(again), again)
     assert until(lambda: connect(again).found("vehicle upkeep") == [kyoto])
     assert connect(again).search("a journey to Japan").hits == []
+    school = connect(again).told(SCHOOL)
+    until(lambda: connect(again).found("kids' education") == [school])
+    assert worked == [1]  # what was said since, which comes after all the others
 
 
 def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Service) -> None:

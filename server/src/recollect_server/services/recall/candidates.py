@@ -54,6 +54,10 @@ class Candidates:
         """The conversation of the message at a place."""
         return self.conversations[int(self.message_legs.conversation[message])]
 
+    def fits(self, message: int) -> bool:
+        """Whether the message at a place has any of the words or is near in meaning; not only beside one that does."""
+        return bool(self.message_legs.keyword[message] > 0 or self.message_legs.vector[message] >= LEAST)
+
     def best_messages(self) -> list[int]:
         """The places of the messages, best first; of equal ones in an order that a new index has too."""
         ids = [self.conversations[of].id for of in self.message_legs.conversation.tolist()]

@@ -164,18 +164,21 @@ class Recall:
     def _results(
         self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, *, explain: bool
     ) -> list[Result]:
-        messages: dict[int, list[Found]] = {}
+        places: dict[int, list[int]] = {}
         for at in best:
-            messages.setdefault(found.messages[at].number, []).append(found.messages[at])
+            places.setdefault(found.messages[at].number, []).append(at)
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
         for at in found.best_conversations():
             if len(results) == limit or found.conversation_scores[at] <= 0:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
-            matched = messages.get(number) or self._best_within(showing.terms, found.scans, scope, number)
-            # None: it has the words, and none of them in a message that may be shown.
-            message = next((read for it in matched if (read := showing.message(conversation_id, it.place))), None)
+            matched = [found.messages[place] for place in places.get(number, [])]
+            others = [found.messages[place] for place in places.get(number, [])[1:] if found.fits(place)]
+            if not matched:
+                matched = others = self._best_within(showing.terms, found.scans, scope, number)
+            # The best one, or where that cannot be read another that fits. None: no message that has the words may be shown.
+            message = next((read for it in (*matched[:1], *others) if (read := showing.message(conversation_id, it.place))), None)
             conversation = showing.conversation(number)
             if message is not None and conversation is not None:
                 turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
