@@ -19,6 +19,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.transport.handling import streaming, unary
+from recollect_server.transport.pool import CallPool
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
@@ -55,9 +56,9 @@ class Server:
         """`handlers` has those of each service, by the service's short name."""
         self._options = options
         self._health = health.HealthServicer()
-        self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="call")
+        self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
-        self._writers = ThreadPoolExecutor(options.write_threads, thread_name_prefix="write")
+        self._writers = CallPool(options.write_threads, "write")
         self._server = grpc.server(
             self._pool,
             options=[
