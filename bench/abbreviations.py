@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.conversation import Abbreviated
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 ask = rank(texts)
                 for question in questions[group]:
                     if gold := [name for name in question.gold_conversations if name in texts]:
-                        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+                        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
                         rows[way, side].append(figures(ask(question.query, end), gold))
     count = len(sizes["model"])
     print(f"{chosen.set.name}: {count} conversations with a model's abbreviation")

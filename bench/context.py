@@ -23,7 +23,7 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Budget
@@ -201,7 +201,7 @@ class Group:
 
     def until(self, question: Question) -> None:
         """Brings in what was said before a question, or everything."""
-        asked = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        asked = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         grown = False
         while self._waiting and (asked is None or self._waiting[0].began.time < asked):
             plan = self._waiting.pop(0)

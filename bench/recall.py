@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 from recollect import Client, DateRange, SearchHit, SearchResult
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import message_to, milliseconds, moment
+from recollect_server.cli.conversion import message_to, time_from, time_to
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.conversation import Abbreviated
 
@@ -141,7 +141,7 @@ class Service:
         """Writes a conversation."""
         calls = self._client.conversations
         began = plan.began
-        conversation = calls.create(began.channel, participants=began.participants, create_time=moment(began.time)).id
+        conversation = calls.create(began.channel, participants=began.participants, create_time=time_to(began.time)).id
         self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
             match step:
@@ -195,7 +195,7 @@ def plain_fts5(plans: list[Plan]) -> Ask:
             messages.add(message.metadata["importId"], max(message.timestamp, plan.began.time), text)
 
     def ask(question: Question) -> Found:
-        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         return Found(*(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages)))
 
     return ask

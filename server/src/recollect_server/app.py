@@ -127,10 +127,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
     """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
     stops: list[Callable[[], None]] = []
     try:
-        weights = _weights(settings)
+        model_folder = _model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+        folder = TranscriptFolder.of(settings.data_dir, settings.space)
         try:
             recovered = recover(folder, clock, progress)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
@@ -153,15 +153,15 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stream_limits = StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
         streams = Streams((live, live_communications), stream_limits)
         stops += (pruner.stop, streams.stop)
-        meaning = Meaning(folder.root, weights)
+        meaning = Meaning(folder.root, model_folder)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
         space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
-        weights_of = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
-        choosing = Choosing(weights_of, settings.context_conversation_share)
+        weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        choosing = Choosing(weights, settings.context_conversation_share)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
         conversations = Conversations(space)
         try:
@@ -215,7 +215,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
     return App(address, settings.data_dir, recovered, external, tuple(stops))
 
 
-def _weights(settings: Settings) -> Path | None:
+def _model_folder(settings: Settings) -> Path | None:
     """The folder of the embedding model; None if nothing is to be found by meaning. Raises CannotStart for a wrong one.
 
     The checksums are compared. A model that does not come with the server is loaded as well: only that shows its dimensions.

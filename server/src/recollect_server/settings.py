@@ -24,6 +24,14 @@ class WrongSettings(Exception):
     """One or more settings are wrong; the text names each."""
 
 
+def duration_text(duration: timedelta) -> str:
+    """A duration as settings have it, in the largest unit that it is a whole number of: `500ms`, `2s`, `10m`, `7d`."""
+    milliseconds = duration // timedelta(milliseconds=1)
+    units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
+    unit = next((unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms")
+    return f"{milliseconds // units[unit]}{unit}"
+
+
 def _duration(value: object) -> object:
     if isinstance(value, str):
         match = _DURATION.fullmatch(value)

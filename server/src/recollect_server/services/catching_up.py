@@ -12,7 +12,7 @@ from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.anchors import forgotten
+from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
@@ -135,12 +135,12 @@ def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNot
     return ConversationDamaged(conversation_id, name) if name else ConversationNotFound(conversation_id)
 
 
-def forget_again(folder: TranscriptFolder, index: Index) -> None:
+def forget_anchors_again(folder: TranscriptFolder, index: Index) -> None:
     """Takes out of an index that was brought up the anchors that were forgotten: they stand in transcripts still.
 
     Raises IndexUnavailable, OSError.
     """
-    for key, until in forgotten(folder).items():
+    for key, until in forgotten_keys(folder).items():
         index.forget_anchors(key, until)
 
 

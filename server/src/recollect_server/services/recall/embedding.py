@@ -157,7 +157,7 @@ class Embedding:
     def _look(self, store: VectorStore, index: Index, model: int) -> None:
         now = time.monotonic()
         if self._index is not index or self._model != model:
-            self._cursor = index.cursor()
+            self._cursor = index.last_cursor()
             done = store.progress(model, index.epoch)
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)

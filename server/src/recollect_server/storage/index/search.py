@@ -1,5 +1,6 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -8,8 +9,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import SEQUENCE_BITS, id_range, number_of, sequence_of
-from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index import conversations, words
+from recollect_server.storage.index.conversations import Filter, Outline
+from recollect_server.storage.index.file import IndexFile
+from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
@@ -158,3 +163,63 @@ def _times(scope: Scope) -> tuple[list[str], list[Any]]:
         parts.append("m.time < ?")
         values.append(scope.end)
     return parts, values
+
+
+class Searching(IndexFile):
+    """The part of the index's door that searches use. Every method raises IndexUnavailable."""
+
+    _lengths: Lengths
+
+    def terms(self, query: str) -> list[Term]:
+        """The words of a query to search for."""
+        with self.reading() as connection:
+            return words.choose_terms(connection, query, self._lengths.messages)
+
+    def tokens(self, text: str) -> list[tuple[int, int, str]]:
+        """The words of a text: first byte, one past the last, stem."""
+        with self.reading() as connection:
+            return words.tokens(connection, text.encode())
+
+    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:
+        """BM25 of the best messages with any of the terms, by id."""
+        with self.reading() as connection:
+            return message_scores(connection, terms, scope, limit, within=within)
+
+    def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which conversations have the term (numbers, ascending), and how often."""
+        with self.reading() as connection:
+            return conversation_counts(connection, term)
+
+    def lengths(self) -> tuple[NDArray[np.int64], int, float]:
+        """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
+        return self._lengths.read()
+
+    def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
+        """The conversations that match; None for all."""
+        with self.reading() as connection:
+            return numbers_of(connection, chosen)
+
+    def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
+        """The conversations with any of the terms in a message of the scope."""
+        with self.reading() as connection:
+            return numbers_with(connection, terms, scope)
+
+    def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
+        """The conversations of which everything was said within a time."""
+        with self.reading() as connection:
+            return numbers_within(connection, start, end)
+
+    def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
+        """Those of these messages that exist and lie in the scope."""
+        with self.reading() as connection:
+            return showable(connection, ids, scope)
+
+    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
+        """The outlines of the conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.outlines(connection, numbers)
+
+    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
+        """The conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.by_number(connection, numbers)
