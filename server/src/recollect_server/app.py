@@ -1,5 +1,6 @@
 """Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -50,12 +51,11 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
-from recollect_server.transport.convert_external import encode_communication_update
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
-from recollect_server.transport.updates import encode
+from recollect_server.transport.updates import encode, encode_communication_update
 
 log = structlog.get_logger("recollect.app")
 
@@ -64,6 +64,22 @@ LOCK = "recollect.lock"
 
 class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
+
+
+def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
+    """What a disk that refuses is to whoever starts the server."""
+    what = (error.strerror or str(error)).lower()
+    place = f" ({error.filename})" if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK) else ""
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            todo = "let this user read and write there"
+        case errno.ENOTDIR | errno.EEXIST:
+            todo = "move the file that is in its place away"
+        case errno.ENOSPC | errno.EDQUOT:
+            todo = "make room there"
+        case _:
+            todo = "mend that"
+    return CannotStart(f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with --data-dir")
 
 
 class FolderLock:
@@ -75,7 +91,7 @@ class FolderLock:
             make_folder(data_dir)
             self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CannotStart(f"cannot use the data folder {data_dir}: {error.strerror}") from error
+            raise _cannot_use(data_dir, error) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,7 +136,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             writer = TranscriptWriter(sync=settings.durability == "fsync")
             space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
-            raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
+            raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
         external = External(communications)
@@ -151,7 +167,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
         except OSError as error:
-            raise CannotStart(f"the identities cannot be read: {error}") from error
+            raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
         receiving = Receiving(space, identities, Commands(space, conversations), flood, external)

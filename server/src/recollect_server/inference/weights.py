@@ -53,4 +53,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise NoWeights(f"{path.name} of the embedding model cannot be read: {error.strerror}") from error
+        raise NoWeights(
+            f"{path.name} of the embedding model cannot be read ({error.strerror}): install recollect-server again, or name another"
+            " model's folder with --embedding-model"
+        ) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.conversation import Began, Conversation, Unknown, fold
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
@@ -117,12 +117,22 @@ def catch_up(
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None or number is None:
-        raise ConversationNotFound(conversation_id)
+        raise not_there(folder, conversation_id)
     if wait:
         index.settle()
         if refused:
             raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
     return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
+
+
+def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNotFound:
+    """Why no line of a conversation can be read: it never began or was deleted, or each of its lines is damaged.
+
+    Damaged lines at a file's end are cut off and kept (see `storage.transcript.repair`): then there is a torn tail and no more.
+    """
+    left = (folder.torn_path(conversation_id), folder.path(conversation_id))
+    name = next((path.name for path in left if path.exists() and path.stat().st_size), None)
+    return ConversationDamaged(conversation_id, name) if name else ConversationNotFound(conversation_id)
 
 
 def forget_anchors_again(folder: TranscriptFolder, index: Index) -> None:

@@ -17,7 +17,7 @@ from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
-from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
+from recollect_server.services.catching_up import IndexAhead, catch_up, not_there, read_unindexed
 from recollect_server.services.channels.routes import Routes
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
@@ -144,7 +144,7 @@ class Space:
         try:
             size = self.folder.path(conversation_id).stat().st_size
         except FileNotFoundError:
-            raise ConversationNotFound(conversation_id) from None
+            raise not_there(self.folder, conversation_id) from None
         except OSError as error:
             raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
         try:
@@ -171,7 +171,7 @@ class Space:
         except OSError as error:
             raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
         if conversation is None:
-            raise ConversationNotFound(conversation_id)
+            raise not_there(self.folder, conversation_id)
         return Head(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: Head) -> None:
