@@ -25,7 +25,7 @@ from recollect_server.services.idempotency import Replays, as_it_was, find_known
 from recollect_server.services.space import Space
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.index import Removed
+from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import messages_of

@@ -18,7 +18,8 @@ from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.space import Space
-from recollect_server.storage.index.index import Index, Removed
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder

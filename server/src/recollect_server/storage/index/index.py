@@ -21,7 +21,6 @@ from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.note_queue import NoteQueue
 from recollect_server.storage.index.removal import Removal
-from recollect_server.storage.index.removal import Removed as Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Searching
