@@ -138,7 +138,9 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
         index = Index(Path(folder))
         try:
             fill(index, contacts, threads, mails)
-            routes = Routes(Behind(), lambda _: True)
+            index.close()
+            index = Index(Path(folder))  # it knows from here on which Message-IDs it has
+            routes = Routes(Behind(), lambda _: True, lambda _: False)
             size = sum(it.stat().st_size for it in Path(folder).iterdir()) >> 20
             print(f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB")
 
