@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from recollect_server.domain.addresses import CLI, DISCORD, EMAIL, WEB, WHATSAPP, normal_group, normal_message_ids
+from recollect_server.domain.addresses import EMAIL, WEB, normal_group, normal_message_ids
 from recollect_server.domain.conversation import CommandRun, Content, Party
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment, Message
 
-MAIL = EMAIL  # the member of a message's metadata that has the headers
+_HEADERS = EMAIL  # the member of a message's metadata that has the headers of its mail
 _ID = 998  # characters of a Message-ID that count
 
 
@@ -145,7 +145,7 @@ def headers_of(mail: EmailOrigin) -> Headers:
         headers["references"] = list(references)
     if mail.subject:
         headers["subject"] = mail.subject
-    return Headers(mail_ids(headers), {MAIL: headers})
+    return Headers(mail_ids(headers), {_HEADERS: headers})
 
 
 def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def mail_ids_of(contents: Iterable[Content]) -> set[int]:
     for content in contents:
         if isinstance(content, CommandRun):
             found.update(map(mail_number, content.mail))
-        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(MAIL), dict):
+        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(_HEADERS), dict):
             found.update(map(mail_number, mail_ids(headers)))
     return found
 
@@ -175,13 +175,3 @@ def mail_ids_of(contents: Iterable[Content]) -> set[int]:
 def mail_number(name: str) -> int:
     """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a chance of 1 in 20 million."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
-
-
-ORIGINS: dict[type, str] = {
-    WhatsappOrigin: WHATSAPP,
-    EmailOrigin: EMAIL,
-    DiscordOrigin: DISCORD,
-    CliOrigin: CLI,
-    WebOrigin: WEB,
-}
-"""The channel that each kind of origin goes with."""

@@ -19,11 +19,11 @@ from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
-from recollect_server.services.channels.routes import Routes
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
+from recollect_server.services.routes import Routes
 from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.migrations import SEQUENCE_BITS

@@ -1,4 +1,4 @@
-"""Where messages go: what the index knows, and what it has not taken in yet.
+"""Where messages of channels go, a part of the space: what the index knows, and what it has not taken in yet.
 
 A message that comes in must be routed at once, and an index that is asked waits until it has taken in everything that was added
 before. So it is asked for what it has, without waiting, and what was added since is kept here until it is taken in: nothing falls
