@@ -74,7 +74,7 @@ def inbound_from(request: channel_service_pb2.ReceiveRequest, sender: str) -> In
         request.provider_message_id,
         sender,
         request.text,
-        _attachments(request.attachments) if request.attachments else (),
+        _attachments(request.attachments),
         optional_milliseconds(request, "time"),
         _origin_from(request),
     )
