@@ -77,7 +77,7 @@ def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
                 f" AppendTurn {base:.0f}/s; ratio {ratio:.2f}",
                 flush=True,
             )
-            goal = Goal(0.8, least=True, of_ratio=True) if channel == "whatsapp" and callers in (8, 32) else None
+            goal = Goal(0.8, least=True, of_ratio=True) if callers in (8, 32) else None
             seen.append(Figure(f"received, {channel}", rate, "/s", base, "AppendTurn", ratio, goal, callers, "callers"))
     return seen
 
