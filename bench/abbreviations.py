@@ -2,34 +2,32 @@
 
 `python -m bench.abbreviations --set DIR [--groups NAME ...]`
 
-Only conversations that have a model's abbreviation count, on both sides. They are ranked by plain FTS5 over the abbreviations, and,
-where the server has an embedding model, by the cosine of one vector for each. No server runs.
+Only conversations that have a model's abbreviation count, on both sides. They are ranked by plain FTS5 over the abbreviations, and
+by the cosine of one vector for each. No server runs.
 """
 
 import argparse
-import importlib
-import importlib.util
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.conversation import Abbreviated
+from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.weights import look, shipped
 
 from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
 from bench.recall import FIGURES, QUERIES, figures, means, read_conversations, read_questions
 
-_EMBEDDER = "recollect_server.inference.embedder"
 LIMIT = 10
 
 Texts = dict[str, tuple[int, str]]
@@ -46,7 +44,7 @@ def by_words(texts: Texts) -> Ask:
     return lambda query, end: table.best(query, LIMIT, end)
 
 
-def by_vectors(embedder: Any) -> Callable[[Texts], Ask]:
+def by_vectors(embedder: Embedder) -> Callable[[Texts], Ask]:
     """Cosine of one vector a conversation."""
 
     def rank(texts: Texts) -> Ask:
@@ -63,15 +61,6 @@ def by_vectors(embedder: Any) -> Callable[[Texts], Ask]:
         return ask
 
     return rank
-
-
-def rankings() -> dict[str, Callable[[Texts], Ask]]:
-    """The ways to rank that there are."""
-    found: dict[str, Callable[[Texts], Ask]] = {"words": by_words}
-    if importlib.util.find_spec(_EMBEDDER):
-        weights = importlib.import_module("recollect_server.inference.weights")
-        found["vectors"] = by_vectors(importlib.import_module(_EMBEDDER).Embedder(weights.look(weights.shipped())))
-    return found
 
 
 def written(plan: Plan) -> tuple[str, str, float]:
@@ -99,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     rows: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     sizes: dict[str, list[int]] = defaultdict(list)
     seconds = 0.0
+    rankings: dict[str, Callable[[Texts], Ask]] = {"words": by_words, "vectors": by_vectors(Embedder(look(shipped())))}
     for group in chosen.groups or sorted(questions):
         sides: dict[str, Texts] = {"model": {}, "extractive": {}}
         for plan in plans[group]:
@@ -109,12 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             for side, text in (("model", theirs), ("extractive", ours)):
                 sides[side][plan.key[3]] = (plan.began.time, text)
                 sizes[side].append(estimate_tokens(text))
-        for way, rank in rankings().items():
+        for way, rank in rankings.items():
             for side, texts in sides.items():
                 ask = rank(texts)
                 for question in questions[group]:
                     if gold := [name for name in question.gold_conversations if name in texts]:
-                        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+                        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
                         rows[way, side].append(figures(ask(question.query, end), gold))
     count = len(sizes["model"])
     print(f"{chosen.set.name}: {count} conversations with a model's abbreviation")

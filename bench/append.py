@@ -1,5 +1,8 @@
 """AppendTurn, durable and indexed, against a bare unary echo of the same request on the same kind of server.
 
+Nothing is embedded meanwhile: it would take the processor from the echo, which comes after appends. `bench.meaning` has what that
+costs appends.
+
 `python -m bench.append [--rounds 3] [--calls 4000]`
 """
 
@@ -75,7 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--callers", type=int, nargs="*", default=[8, 32])
     chosen = parser.parse_args(arguments)
     seen = []
-    with tempfile.TemporaryDirectory() as folder, echo() as (echo_target, _), recollect(Path(folder) / "data") as (target, _):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        echo() as (echo_target, _),
+        recollect(Path(folder) / "data", "--embedder", "off") as (target, _),
+    ):
         for callers, batch in [(n, 1) for n in chosen.callers] + [(8, 10)]:
             appends: list[Measured] = []
             echoes: list[Measured] = []

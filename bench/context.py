@@ -23,7 +23,7 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Budget
@@ -32,7 +32,7 @@ from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recovery import recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
@@ -46,7 +46,7 @@ from bench.calls import measure
 from bench.corpus import Corpus, Made, conversation_id, write_conversation, write_transcripts
 from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
-from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
+from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole
 from bench.search import SEARCH, until_whole
 from bench.servers import embedded, recollect
 from bench.vectors import made_up, model
@@ -201,7 +201,7 @@ class Group:
 
     def until(self, question: Question) -> None:
         """Brings in what was said before a question, or everything."""
-        asked = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        asked = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         grown = False
         while self._waiting and (asked is None or self._waiting[0].began.time < asked):
             plan = self._waiting.pop(0)
@@ -218,8 +218,7 @@ class Group:
 
     def recollect(self, question: Question, tokens: int) -> set[str]:
         """What BuildContext packs."""
-        context = self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens))
-        assert not context.degraded, context.degraded
+        context = whole(lambda: self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens)))
         assert sum(it.used for it in context.allocation) <= tokens
         return {self._service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
 

@@ -1,4 +1,4 @@
-"""Learns the weights of `domain/weights.py` from labelled questions, and says what they are worth where they were not learned.
+"""Learns `domain/fusion_weights.py` from labelled questions, and says what the weights are worth where they were not learned.
 
 `python -m bench.learn --set DIR [--set DIR ...] --kinds DIR --keep DIR [--write]`
 
@@ -44,7 +44,7 @@ HEADER = """\"\"\"The weights of `domain/fusion.py`: of each feature a base, and
 five people of RealMem (2026), and the seven kinds that `bench.kinds` makes; `bench/README.md` says what they are worth on
 kinds left out.
 \"\"\""""
-WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/domain/weights.py"
+WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/domain/fusion_weights.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,10 @@ def without_vectors(it: Labelled) -> Labelled:
         it.messages,
         **dict.fromkeys(("vector", "vector_before", "vector_after", "window", "role", "asked", "named"), no_messages),
     )
-    names = ("vector", "user_vector", "window", "vector_top", "vector_mean", "abbreviation")
+    names = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
     conversations = replace(
         it.conversations,
         mean_vector=np.zeros_like(it.conversations.mean_vector),
-        user_keyword=np.zeros(len(no_conversations)),
         **dict.fromkeys(names, no_conversations),
     )
     return replace(it, messages=messages, conversations=conversations)
@@ -223,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set")
     parser.add_argument("--kinds", type=Path, metavar="DIR", help="a folder of sets of other kinds")
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where vectors and legs are kept")
-    parser.add_argument("--write", action="store_true", help="writes domain/weights.py")
+    parser.add_argument("--write", action="store_true", help="writes domain/fusion_weights.py")
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)

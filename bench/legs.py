@@ -21,8 +21,8 @@ from recollect_server.domain import fusion
 from recollect_server.domain.legs import ConversationLegs, Fused, MessageLegs
 from recollect_server.domain.legs import Question as Put
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services import candidates, recall
-from recollect_server.services.candidates import Candidates
+from recollect_server.services.recall import candidates, recall
+from recollect_server.services.recall.candidates import Candidates
 from recollect_server.settings import Settings
 
 from bench.recall import Question, Service
@@ -103,16 +103,14 @@ def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: Re
 
 
 def _labelled(kind: str, question: Question, put: Put, found: Candidates, service: Service) -> Labelled:
-    conversations = [service.conversations[found.known[number].id] for number in found.numbers]
-    messages = [
-        service.messages[found.known[found.shown[identity].number].id, found.shown[identity].place[0]] for identity in found.ids
-    ]
+    conversations = [service.conversations[it.id] for it in found.conversations]
+    messages = [service.messages[found.conversation_of(at).id, it.place[0]] for at, it in enumerate(found.messages)]
     return Labelled(
         kind,
         question.group,
         put,
-        found.messages,
-        found.conversations,
+        found.message_legs,
+        found.conversation_legs,
         np.isin(messages, question.gold_messages),
         np.isin(conversations, question.gold_conversations),
         len(set(question.gold_messages)),

@@ -9,17 +9,18 @@ is answered from what was said before.
 import argparse
 import statistics
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from recollect import Client, DateRange, SearchHit, SearchResult
 from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import message_to, milliseconds, moment
+from recollect_server.cli.conversion import message_to, time_from, time_to
 from recollect_server.cli.plan import Batch, Happened, Plan
 from recollect_server.domain.conversation import Abbreviated
 
@@ -31,6 +32,7 @@ DEPTHS = (1, 5, 10)
 FIGURES = [f"{kind}@{depth}" for kind in ("recall", "any") for depth in DEPTHS]
 QUERIES = "queries.jsonl"
 ALL = "all"
+_PATIENCE = 300.0  # seconds that an answer may lack something
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,15 @@ class Found:
     messages: list[str]
 
 
+class Degrades(Protocol):
+    """An answer that says what it lacks."""
+
+    @property
+    def degraded(self) -> Sequence[object]:
+        """What, and why."""
+
+
+Answer = TypeVar("Answer", bound=Degrades)
 Ask = Callable[[Question], Found]
 
 
@@ -105,6 +116,15 @@ def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Pla
     return groups
 
 
+def whole(ask: Callable[[], Answer]) -> Answer:
+    """The answer, once nothing is missing in it: notes are taken and embedded while questions are asked."""
+    end = time.monotonic() + _PATIENCE
+    while (answer := ask()).degraded:
+        assert time.monotonic() < end, answer.degraded
+        time.sleep(0.1)
+    return answer
+
+
 class Service:
     """A group's history in a Recollect server."""
 
@@ -121,7 +141,7 @@ class Service:
         """Writes a conversation."""
         calls = self._client.conversations
         began = plan.began
-        conversation = calls.create(began.channel, participants=began.participants, create_time=moment(began.time)).id
+        conversation = calls.create(began.channel, participants=began.participants, create_time=time_to(began.time)).id
         self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
             match step:
@@ -137,8 +157,8 @@ class Service:
     def ask(self, question: Question) -> Found:
         """The answer of Search."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
-        answer = self._client.recall.search(question.query, limit=max(DEPTHS), date_range=DateRange(end=asked) if asked else None)
-        assert not answer.degraded, answer.degraded
+        within = DateRange(end=asked) if asked else None
+        answer = whole(lambda: self._client.recall.search(question.query, limit=max(DEPTHS), date_range=within))
         return Found(
             [self.conversations[result.conversation_id] for result in answer.results],
             [self.messages[hit.conversation_id, hit.sequence] for hit in answer.hits],
@@ -147,9 +167,8 @@ class Service:
     def ask_legs(self, question: Question) -> dict[str, Found]:
         """What each leg alone answers: the best of it among the 100 best of all together."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
-        answer = self._client.recall.search(
-            question.query, limit=100, date_range=DateRange(end=asked) if asked else None, explain=True
-        )
+        within = DateRange(end=asked) if asked else None
+        answer = whole(lambda: self._client.recall.search(question.query, limit=100, date_range=within, explain=True))
 
         def order(found: Sequence[SearchResult | SearchHit], leg: str) -> list[int]:
             scores = {at: part.score for at, it in enumerate(found) for part in it.explanation if part.leg == leg}
@@ -176,7 +195,7 @@ def plain_fts5(plans: list[Plan]) -> Ask:
             messages.add(message.metadata["importId"], max(message.timestamp, plan.began.time), text)
 
     def ask(question: Question) -> Found:
-        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         return Found(*(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages)))
 
     return ask

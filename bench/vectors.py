@@ -9,15 +9,15 @@ from pathlib import Path
 import apsw
 import numpy as np
 from numpy.typing import NDArray
+from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.message_ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.inference.embedder import Embedder, quantised, unit
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.index.file import NAME
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.vectors.matrix import Matrix
-from recollect_server.storage.vectors.store import LINE_BITS, Place, VectorStore
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore
 
 _PART = 20_000
-_LINE = (1 << SEQUENCE_BITS) - 1
 
 
 def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
@@ -38,10 +38,15 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
         noise = randomness.standard_normal((len(part), centres.shape[1]), np.float32) / centres.shape[1] ** 0.5
         vectors = quantised(unit(0.6 * centres[numbers % len(centres)] + noise))
         places = [
-            Place(
-                ids[row[0] >> SEQUENCE_BITS][0], row[0] & _LINE, row[1], 1 + row[0] % 2, row[0].to_bytes(16, "big"), vector[None, :]
+            EmbeddedText(
+                ids[number_of(identity)][0],
+                sequence_of(identity),
+                time,
+                1 + identity % 2,
+                identity.to_bytes(16, "big"),
+                vector[None, :],
             )
-            for row, vector in zip(part, vectors, strict=True)
+            for (identity, time), vector in zip(part, vectors, strict=True)
         ]
         store.add(model, places, {ids[number][0]: ids[number][1] for number in set(numbers.tolist())})
     index.close()
@@ -55,7 +60,7 @@ def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
     assert served is not None
     loaded = store.load(served[0])
     order = np.argsort(loaded.rows)
-    matrix = Matrix(LINE_BITS)
+    matrix = Matrix(SEQUENCE_BITS)
     matrix.load(
         loaded.places,
         loaded.times,
@@ -63,7 +68,7 @@ def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
         ((order[np.searchsorted(loaded.rows[order], rows)], vectors) for rows, vectors in store.chunks()),
     )
     store.close()
-    floats = np.empty((len(matrix), 384), np.float32)
+    floats = np.empty((len(matrix), DIMENSIONS), np.float32)
     for start in range(0, len(matrix), _PART):
         entries = np.arange(start, min(len(matrix), start + _PART))
         floats[entries] = unit(matrix.view().rows.get(entries))

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from recollect import Client, ContextFormat, Message, Unavailable
+from recollect import Client, ContextFormat, Message, RecollectError, Unavailable
 
 
 def model(messages: list[dict[str, Any]]) -> str:
@@ -43,5 +43,7 @@ def main(target: str) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
-    except Unavailable as error:
-        sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
+    except RecollectError as error:
+        if isinstance(error, Unavailable) and error.reason is None:  # a server that cannot do it says why
+            sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
+        sys.exit(f"The server answers, and refuses: {error}")

@@ -9,7 +9,7 @@ TARGET is the server's address, by default 127.0.0.1:50051.
 import sys
 from textwrap import shorten
 
-from recollect import MATCH_END, MATCH_START, Client, Message, ToolCall, Unavailable
+from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, ToolCall, Unavailable
 
 
 def main(target: str) -> None:
@@ -58,5 +58,7 @@ def main(target: str) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
-    except Unavailable as error:
-        sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
+    except RecollectError as error:
+        if isinstance(error, Unavailable) and error.reason is None:  # a server that cannot do it says why
+            sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
+        sys.exit(f"The server answers, and refuses: {error}")

@@ -7,6 +7,7 @@ from recollect_server.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+SERVER, CLIENT = ROOT / "server/src/recollect_server", ROOT / "client/src/recollect"
 
 
 def test_the_readme_lists_every_setting_with_its_default() -> None:
@@ -21,7 +22,32 @@ def test_every_folder_on_the_readmes_map_is_there() -> None:
     folders = re.findall(r"^\| `([\w./…]+/)`", README, re.MULTILINE)
     assert len(folders) > 8
     for folder in folders:
-        assert (ROOT / folder.replace("server/…", "server/src/recollect_server")).is_dir(), folder
+        path = folder.replace("server/…", "server/src/recollect_server").replace("client/…", "client/src/recollect")
+        assert (ROOT / path).is_dir(), folder
+
+
+def test_every_folder_is_on_the_readmes_map() -> None:
+    section = README.partition("\n## The map\n")[2].partition("\n## ")[0]
+    named = {name for folder in re.findall(r"`([\w./…]+/)`", section) for name in folder.split("/")}
+    rooms = {path.parent.name for path in SERVER.rglob("*/__init__.py")} | {
+        path.parent.name for path in CLIENT.glob("*/__init__.py")
+    }
+    assert len(rooms) > 15
+    assert rooms - named == set()
+
+
+def test_every_section_that_a_link_names_is_there() -> None:
+    for page in (ROOT / "README.md", ROOT / "client" / "README.md"):
+        links = re.findall(r"\]\(([\w./]*)#([\w-]+)\)", page.read_text())
+        for file, section in links:
+            headings = re.findall(r"^#+ (.*)", ((page.parent / file) if file else page).read_text(), re.MULTILINE)
+            assert section in {re.sub(r"[^\w -]", "", it.lower()).replace(" ", "-") for it in headings}, (file, section)
+
+
+def test_every_claim_about_others_has_its_source() -> None:
+    named, given = set(re.findall(r"\[\[(\d+)\]\]", README)), re.findall(r"^\[(\d+)\]: https://", README, re.MULTILINE)
+    assert named == set(given)
+    assert len(given) == len(set(given)) > 50
 
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:

@@ -130,3 +130,14 @@ def test_serve_refuses_what_config_refuses() -> None:
     result = run("serve", "--listen", "0.0.0.0:50051")
     assert result.exit_code == 1
     assert "listen: must be unix:PATH or a loopback address" in result.stderr
+
+
+@pytest.mark.parametrize("said", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
+def test_a_duration_is_printed_as_it_is_written(said: str) -> None:
+    assert settings_of("--idle-timeout", said)["idle_timeout"] == said
+
+
+def test_the_help_of_a_flag_says_its_default_as_it_is_written() -> None:
+    help_text = " ".join(run("serve", "--help").stdout.split())
+    assert "notes are taken of a conversation that was quiet for so long [10m]" in help_text
+    assert "how long a subscriber may be away and miss nothing [7d]" in help_text

@@ -72,6 +72,8 @@ class Scripted:
 
     target: str = ""
     script: list[Fault | Message] = field(default_factory=list)
+    streams: list[list[Fault | Message]] = field(default_factory=list)
+    """What each stream of updates sends, one after the other, to the end."""
     seen: list[Seen] = field(default_factory=list)
     hang: threading.Event = field(default_factory=threading.Event)
     """Calls wait for it. Set but where a test clears it."""
@@ -88,6 +90,13 @@ class Scripted:
             step.raise_in(context)
         return step
 
+    def stream(self, method: str, request: Any, context: Any) -> Iterator[Any]:
+        self.seen.append(Seen(method, request, {}, 0))
+        for step in self.streams.pop(0) if self.streams else ():
+            if isinstance(step, Fault):
+                step.raise_in(context)
+            yield step
+
     @property
     def methods(self) -> list[str]:
         return [seen.method for seen in self.seen]
@@ -99,6 +108,8 @@ class Scripted:
 
 def _answers(service: type, module: Any) -> dict[str, Any]:
     def handler(name: str, response: type[Message]) -> Any:
+        if name == "StreamUpdates":
+            return lambda self, request, context: self.scripted.stream(name, request, context)
         return lambda self, request, context: self.scripted.answer(name, request, context, response())
 
     methods = next(iter(module.DESCRIPTOR.services_by_name.values())).methods

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from recollect import (
+    AnchorDisposition,
     AnchorSource,
     AsyncClient,
     Client,
     ContextBudget,
     ContextFormat,
     ContextTier,
+    ErrorReason,
+    FailedPrecondition,
     InvalidArgument,
     Message,
     NotFound,
@@ -56,6 +59,19 @@ def test_anchors_are_set_listed_and_forgotten(client: Client) -> None:
     assert raised.value.metadata["name"] == "name"
 
 
+def test_a_delete_says_what_becomes_of_anchors(client: Client) -> None:
+    first, second = (client.conversations.create("web").id for _ in range(2))
+    for number, here in enumerate((first, second)):
+        client.conversations.append_turn(here, [Message.user("I am Alex.")])
+        client.recall.set_anchor(f"name-{number}", "Alex", source=(here, 2))
+    with pytest.raises(FailedPrecondition) as raised:
+        client.conversations.delete(first)
+    assert (raised.value.reason, raised.value.metadata["anchors"]) == (ErrorReason.ANCHORS_PRESENT, "1")
+    client.conversations.delete(first, anchors=AnchorDisposition.KEEP)
+    client.conversations.delete(second, anchors=AnchorDisposition.DELETE)
+    assert [(it.key, it.source) for it in client.recall.list_anchors()] == [("name-0", None)]
+
+
 def test_wrong_arguments_are_refused_by_the_fields_name(client: Client) -> None:
     here = client.conversations.create("web").id
     for call, field in (
@@ -64,6 +80,7 @@ def test_wrong_arguments_are_refused_by_the_fields_name(client: Client) -> None:
         (lambda: client.recall.build_context(here, budget=-1), "budget.total"),
         (lambda: client.recall.set_anchor("name", "Alex", source=7), "source"),  # type: ignore[arg-type]
         (lambda: client.recall.set_anchor("Name", "Alex"), "key"),
+        (lambda: client.conversations.delete(here, anchors="sell"), "anchors"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidArgument) as raised:
             call()

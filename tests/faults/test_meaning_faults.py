@@ -3,7 +3,8 @@
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server import app
 from recollect_server.cli import commands
-from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
+from recollect_server.services.recall.meaning import Copy, Meaning
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME
-from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service, answers
@@ -142,6 +145,51 @@ def test_a_model_that_fails_is_named_and_words_answer(
     assert not service.search(QUESTION).degraded
 
 
+def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    until_embedded(service, server)
+    embed, go_on = Embedder.embed_pieces, threading.Event()
+
+    def slow(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        go_on.wait()
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "embed_pieces", slow)
+    try:
+        kyoto = service.told(KYOTO)
+        until(lambda: reasons(service) == dict.fromkeys(VECTOR, "1 conversations have words that are not embedded yet"))
+    finally:
+        go_on.set()
+    until_embedded(service, server)
+    assert service.found(QUESTION) == [kyoto]
+
+
+def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+    load, go_on = Meaning.load, threading.Event()
+
+    def slow(meaning: Meaning, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
+        go_on.wait()
+        return load(meaning, store, model, embedder, index)
+
+    monkeypatch.setattr(Meaning, "load", slow)
+    try:
+        (server.folder / "conversations.db").unlink()
+        service.told("Bread and milk are gone")
+        until(lambda: "the index was made anew" in reasons(service).get(VECTOR[0], ""))
+    finally:
+        go_on.set()
+    until(lambda: service.found(QUESTION) == [kyoto])
+
+
 def test_a_wrong_model_is_refused_at_the_start_with_what_to_do(weights: Path, start_server: Start) -> None:
     (weights / TOKENIZER).write_text((weights / TOKENIZER).read_text() + " ")
     with pytest.raises(app.CannotStart, match=f"{TOKENIZER} is not the file that {SUMS} names: install recollect-server again"):
@@ -206,7 +254,7 @@ def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Conn
     served = store.served()
     assert served is not None
     vectors = store.vectors_of(served[0], [hash_of(KYOTO)])[hash_of(KYOTO)]
-    store.add(served[0], [Place(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
+    store.add(served[0], [EmbeddedText(kyoto, 2, 0, 0, hash_of("something else"), vectors)], {})
     store.close()
     result = CliRunner().invoke(commands, ["verify", *arguments])
     assert result.exit_code == 1

@@ -19,7 +19,7 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
     count = 4 * conversations
     cosines, words = random.uniform(0, 0.7, (4, count)), np.maximum(0, random.normal(0, 4, (5, count)))
     means = random.normal(size=(conversations, 384)).astype(np.float32)
-    near = random.uniform(0.1, 0.7, (6, conversations))
+    near = random.uniform(0.1, 0.7, (6, conversations))[[0, 1, 2, 4, 5]]
     begin = NOW - DAY * np.arange(conversations, 0, -1.0)
     messages = MessageLegs(
         conversation=np.repeat(np.arange(conversations), 4),
@@ -40,14 +40,12 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
     above = ConversationLegs(
         keyword=np.maximum(0, random.normal(2, 4, conversations)),
         message_keyword=words[0].reshape(-1, 4).max(axis=1),
-        user_keyword=words[0].reshape(-1, 4)[:, ::2].max(axis=1),
         vector=near[0],
         user_vector=near[1],
         window=near[2],
-        vector_top=near[3],
-        vector_mean=near[4],
+        vector_mean=near[3],
         mean_vector=means / np.linalg.norm(means, axis=1, keepdims=True),
-        abbreviation=np.where(random.random(conversations) < 0.5, np.nan, near[5]),
+        abbreviation=np.where(random.random(conversations) < 0.5, np.nan, near[4]),
         messages=np.full(conversations, 4.0),
         begin=begin,
     )
@@ -62,7 +60,7 @@ def blind(legs: Legs) -> Legs:
     unknown = {name: np.full(len(above.begin), np.nan) for name in _COSINES}
     return (
         replace(messages, **nothing),
-        replace(above, **unknown, mean_vector=np.zeros_like(above.mean_vector), user_keyword=np.zeros(len(above.begin))),
+        replace(above, **unknown, mean_vector=np.zeros_like(above.mean_vector)),
     )
 
 
@@ -77,7 +75,7 @@ def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
     )
 
 
-_COSINES = ("vector", "user_vector", "window", "vector_top", "vector_mean", "abbreviation")
+_COSINES = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
 
 
 @pytest.fixture

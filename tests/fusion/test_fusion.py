@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from recollect_server.domain.fusion import conversation_features, dates_of, fuse, gates_of, message_features
+from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.domain.legs import Array, Fused, Question
-from recollect_server.domain.weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 
 from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
 

@@ -7,6 +7,7 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message, Role, ToolCall
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MIN_ABBREVIATION, title_of, topic_of
 from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.sentences import sentences_of
 
 Said = Callable[..., list[Message]]
 
@@ -51,6 +52,26 @@ def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> No
     assert notes.abbreviation
     assert notes.title
     assert estimate_tokens(notes.abbreviation) <= MAX_ABBREVIATION
+
+
+@pytest.mark.timeout(20)  # each of these took seconds, in which nothing else went on
+@pytest.mark.parametrize(
+    "content", ["\n" * 20_000, " \n" * 10_000, "[" * 20_000, "```" * 6_000, "!" * 20_000 + "x", "[a](" * 5_000]
+)
+def test_a_message_of_nothing_but_marks_is_read_in_a_moment(said: Said, content: str) -> None:
+    assert Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation == "We ship on Friday."
+
+
+def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(said: Said) -> None:
+    facts = (
+        "京都の寺を三つ見ました！鎌倉の大仏も見ましたか？See https://example.org/?day=friday!&hour=3 for the plan of the temples."
+    )
+    told = [sentence.text for sentence in sentences_of(said(facts))]
+    assert told == [
+        "京都の寺を三つ見ました！",
+        "鎌倉の大仏も見ましたか？",
+        "See https://example.org/?day=friday!&hour=3 for the plan of the temples.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,23 @@ def test_as_many_are_written_at_the_same_time_as_the_settings_say_and_none_twice
         assert sum(f"Rotate log {number}." in asked["messages"][0]["content"] for asked in api.asked) == 1
 
 
+def test_one_that_is_in_work_is_not_taken_by_another_thread(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    service = connect(start_server(abbreviator="anthropic", abbreviation_threads=2))
+    slow = service.told("Rotate log 0.")
+    api.answers = [wrote(NOTES)]
+    api.about["Rotate log 0."] = Answer(wrote(NOTES).body, wait=True)
+    clock.move(10 * MINUTE)
+    until(lambda: api.asked)
+    left = service.told("What is a pangolin?")
+    service.switch(left)
+    until(lambda: service.get(left).abbreviation)  # by the other thread, which looks for the longest idle first
+    api.go_on.set()
+    until(lambda: service.get(slow).abbreviation)
+    assert sum("Rotate log 0." in asked["messages"][0]["content"] for asked in api.asked) == 1
+
+
 def test_notes_are_kept_where_they_cannot_be_embedded_and_found_by_meaning_once_they_can(
     start_server: Start, connect: Connect, clock: MovableClock, tmp_path: Path
 ) -> None:

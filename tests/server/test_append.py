@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Message, ToolCall
+from recollect_server.domain.time import DAY
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import (
@@ -100,6 +101,7 @@ def test_a_repeated_request_is_known_after_a_restart_and_without_the_index_it_wa
     server.stop()
     if index_lost:
         delete_index(server)
+    server.clock.move(8 * DAY)  # longer than updates are kept
     again_service = connect(start_server())
     again = again_service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     assert again.duplicate

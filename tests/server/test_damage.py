@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer
-from tests.server.conftest import Service, agent, delete_index, transcript, user
+from tests.server.conftest import UNKNOWN, Service, agent, delete_index, failure_of, transcript, user
 
 Start = Callable[..., RunningServer]
 Connect = Callable[[RunningServer], Service]
@@ -115,3 +115,30 @@ def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(
     ]  # fmt: skip
     assert [hit.sequence for hit in again.search("six").hits][:1] == [5]
     assert again.get(conversation_id).message_count == 3
+
+
+def test_a_conversation_of_which_no_line_can_be_read_is_said_to_be_damaged(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    conversation_id, other = service.told("one", "two"), service.told("other")
+    server.stop()
+    delete_index(server)
+    path = transcript(server, conversation_id)
+    path.write_bytes(b"".join(flipped(line) for line in path.read_bytes().splitlines(keepends=True)))
+    damaged = path.read_bytes()
+    again = connect(start_server())
+    for call in (
+        lambda: again.get(conversation_id),
+        lambda: again.load(conversation_id),
+        lambda: again.append(conversation_id, user("three")),
+        lambda: again.rename(conversation_id, "T"),
+        lambda: again.delete(conversation_id),
+        lambda: again.context(conversation_id),
+    ):
+        failure = failure_of(call)
+        assert (failure.code, failure.reason) == ("DATA_LOSS", "DATA_DAMAGED")
+        assert failure.metadata == {"conversation_id": conversation_id}
+        assert f"{conversation_id}.jsonl.torn" in failure.text
+    assert path.with_name(f"{path.name}.torn").read_bytes() == damaged
+    assert [it.id for it in again.listed().conversations] == [other]
+    assert failure_of(lambda: again.get(UNKNOWN)).reason == "CONVERSATION_NOT_FOUND"

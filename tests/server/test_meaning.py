@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
+from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
-from recollect_server.storage.vectors.store import Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import Service, answers, delete_index, moment, user
@@ -57,6 +58,19 @@ def test_words_and_meaning_are_told_apart_by_explain(service: Service, server: R
     assert {part.leg for part in hit.explanation} == {*LEGS} - {"vector_abbreviations"}
 
 
+def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_itself(
+    service: Service, server: RunningServer
+) -> None:
+    own, other = (
+        service.told(KYOTO, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]),
+        service.told(TYRES),
+    )
+    until_embedded(service, server)
+    for message, cold in (("which trip to Japan is planned?", []), ("how is the vehicle kept up?", [other])):
+        request = api.BuildContextRequest(conversation_id=own, message=message)
+        assert [it.conversation_id for it in service.recall.BuildContext(request).cold] == cold, message
+
+
 def test_what_means_something_else_is_not_found(service: Service) -> None:
     kyoto = service.told(KYOTO)
     settled(service, "a journey to Japan", [kyoto])
@@ -97,6 +111,13 @@ def test_of_a_long_message_without_the_words_the_nearest_sentence_is_shown(servi
     answer = settled(service, "repairing musical instruments", [long])
     assert answer.results[0].snippet == "…My violin and my cello both need new strings before the concert.…"
     assert answer.hits[0].snippet == answer.results[0].snippet
+
+
+def test_a_sentence_of_a_script_without_spaces_is_shown(service: Service) -> None:
+    first, second = "今日は長い電話をありがとうございました！" * 8, "バイオリンとチェロの弦を張り替えます。" * 2
+    long = service.told(f"{first}{second}その後で夕食を作ります。" + "青いフォルダーを忘れないでください。" * 4)
+    snippet = settled(service, "violin strings", [long]).hits[0].snippet
+    assert len(snippet) < len("今日は長い電話をありがとうございました！") + 2
 
 
 def test_no_part_of_a_message_of_a_thousand_words_is_lost(service: Service) -> None:
@@ -159,7 +180,11 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
 
 
 def test_a_new_index_works_no_vector_out_again(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service,
+    server: RunningServer,
+    start_server: Callable[..., RunningServer],
+    connect: Callable[[RunningServer], Service],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kyoto = service.told(KYOTO, TYRES)
     until_embedded(service, server)
@@ -169,13 +194,23 @@ def test_a_new_index_works_no_vector_out_again(
     model = kept.model(look(shipped()).identity, shipped())
     text = kept.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
     # What the model would never say: whoever works it out again, shows it.
-    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
-    kept.add(model, [Place(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
+    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
+    kept.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
     kept.close()
+    embed, worked = Embedder.embed_pieces, []
+
+    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        worked.append(len(pieces))
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "embed_pieces", counted)
     again = start_server(embedder="onnx")
     until_embedded(connect(again), again)
     assert until(lambda: connect(again).found("vehicle upkeep") == [kyoto])
     assert connect(again).search("a journey to Japan").hits == []
+    school = connect(again).told(SCHOOL)
+    until(lambda: connect(again).found("kids' education") == [school])
+    assert worked == [1]  # what was said since, which comes after all the others
 
 
 def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Service) -> None:

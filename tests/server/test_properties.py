@@ -25,9 +25,9 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
-from recollect_server.domain.text import UNSPACED_RUN, pairs, segment
+from recollect_server.domain.snippets import END, LENGTH, START, snippet
+from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.services.snippets import END, LENGTH, START, snippet
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.words import tokens
 from recollect_server.storage.transcript.record import Damaged, Entry, Stamp, decode, encode
@@ -160,6 +160,19 @@ def test_tokens_are_bytes_by_four_rounded_up(text: str) -> None:
 
 
 UNSPACED = st.text(st.sampled_from("北京大学東カﾀ서울あいฉันกมลာម"), min_size=1, max_size=12)
+
+
+@given(st.text())
+def test_sentences_are_all_of_a_text_but_the_space_between_them(text: str) -> None:
+    told = sentences(text)
+    assert all(sentence == sentence.strip() != "" for sentence in told)
+    assert "".join("".join(told).split()) == "".join(text.split())
+
+
+@pytest.mark.timeout(20)  # what is quadratic takes hours here
+@pytest.mark.parametrize("text", ["!" * (1 << 20) + "x", '."' * (1 << 19) + "x", "." + '"' * (1 << 20) + "x", "。！" * (1 << 19)])
+def test_a_mebibyte_of_marks_is_cut_in_a_moment(text: str) -> None:
+    assert sentences(text) == [text]
 
 
 @given(UNSPACED)

@@ -106,6 +106,13 @@ def test_the_largest_answer_has_100(service: Service) -> None:
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (100, 100, 105)
 
 
+def test_total_matches_counts_those_too_that_are_not_looked_at_closely(service: Service) -> None:
+    for _ in range(300):
+        service.told("zebra")
+    answer = service.search("zebra", limit=1)
+    assert (len(answer.results), len(answer.hits), answer.total_matches) == (1, 1, 300)
+
+
 def test_every_filter_leaves_what_matches(service: Service, clock: MovableClock) -> None:
     start = clock.now
     web = service.told("zebra", "nothing", participants=["ana", "bo"])
@@ -169,6 +176,11 @@ def test_explain_says_what_each_leg_gave(service: Service) -> None:
         assert {part.leg for part in explanation} <= set(LEGS)
         assert all(part.rank >= 1 for part in explanation)
     assert [part.rank for part in answer.results[0].explanation] != []
+    for found in (answer.results, answer.hits):
+        parts = [part for it in found for part in it.explanation if part.leg == "keyword_messages"]
+        scores = sorted((part.score for part in parts), reverse=True)
+        assert [scores.index(part.score) + 1 for part in parts] == [part.rank for part in parts]
+        assert len({part.rank for part in parts}) == 3
     assert not service.search("zebra").results[0].explanation
 
 
@@ -360,6 +372,32 @@ def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(service:
     assert [result.conversation_id for result in answer.results] == [there]
     assert {hit.conversation_id for hit in answer.hits} == {there}
     assert there in [found.conversation.id for found in service.recent().conversations]
+
+
+def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_to_be(
+    service: Service, server: RunningServer
+) -> None:
+    elsewhere, there = service.told("zebra one"), service.told("zebra two")
+    path = transcript(server, elsewhere)
+    path.rename(server.folder / "elsewhere")
+    path.symlink_to(server.folder / "elsewhere")  # it is never opened through a link: as little as one that the disk cannot read
+    answer = service.search("zebra")
+    assert [result.conversation_id for result in answer.results] == [there]
+    assert {hit.conversation_id for hit in answer.hits} == {there}
+    reason = "the transcripts of 1 conversations that were found cannot be read"
+    assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(answer.legs_run, reason)
+    assert there in [found.conversation.id for found in service.recent().conversations]
+
+
+def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(service: Service, server: RunningServer) -> None:
+    said = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
+    path = transcript(server, service.told(*said.values()))
+    best = service.search("zebra").hits[0].sequence
+    path.write_bytes(path.read_bytes().replace(said[best].encode(), said[best].replace("zebra", "cobra").encode()))
+    del said[best]
+    answer = service.search("zebra")
+    assert [hit.sequence for hit in answer.hits] == [*said]
+    assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [*said.values()]
 
 
 def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None:

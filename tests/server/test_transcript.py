@@ -12,6 +12,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect_server.domain.conversation import Unknown
 from recollect_server.domain.message import Message
+from recollect_server.services.soundness import look_through
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.record import Damaged, decode
 
@@ -119,6 +120,23 @@ def test_every_flipped_bit_of_a_file_is_noticed(service: Service, server: Runnin
             read = list(scan(path))
             torn = read[-1].end < len(whole) if read else True
             assert torn or any(line.entry is None for line in read)
+
+
+def test_verify_names_every_flipped_bit_of_a_file(service: Service, server: RunningServer, tmp_path: Path) -> None:
+    conversation_id = service.create().id
+    service.append(conversation_id, user("a — ü"), agent("b"))
+    whole = transcript(server, conversation_id).read_bytes()
+    path = tmp_path / "flipped"
+    path.write_bytes(whole)
+    assert not [said for said in look_through(path, len(whole)) if isinstance(said, str)]
+    silent = []
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        if not any(isinstance(said, str) for said in look_through(path, len(whole))):
+            silent.append(bit)
+    assert silent == []
 
 
 @pytest.mark.parametrize(

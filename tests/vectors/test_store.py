@@ -7,8 +7,9 @@ import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from recollect_server.domain.message_ids import number_of, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsDamaged, VectorsUnavailable
-from recollect_server.storage.vectors.store import LINE_BITS, Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 Bytes = NDArray[np.int8]
 
@@ -24,8 +25,8 @@ def vectors(text: str, pieces: int = 1) -> Bytes:
     return np.random.default_rng(list(text.encode())).integers(-127, 128, (pieces, 384), dtype=np.int8)
 
 
-def place(conversation: str, line: int, text: str, pieces: int = 1) -> Place:
-    return Place(conversation, line, 1000 + line, 5, hash_of(text), vectors(text, pieces))
+def place(conversation: str, line: int, text: str, pieces: int = 1) -> EmbeddedText:
+    return EmbeddedText(conversation, line, 1000 + line, 5, hash_of(text), vectors(text, pieces))
 
 
 def rows(store: VectorStore, model: int) -> dict[tuple[str, int], list[Bytes]]:
@@ -34,7 +35,7 @@ def rows(store: VectorStore, model: int) -> dict[tuple[str, int], list[Bytes]]:
     kept = {row: vector for there, found in store.chunks() for row, vector in zip(there.tolist(), found, strict=True)}
     found: dict[tuple[str, int], list[Bytes]] = {}
     for where, row in zip(loaded.places.tolist(), loaded.rows.tolist(), strict=True):
-        found.setdefault((loaded.keys[where >> LINE_BITS], where & ((1 << LINE_BITS) - 1)), []).append(kept[row])
+        found.setdefault((loaded.keys[number_of(where)], sequence_of(where)), []).append(kept[row])
     return found
 
 
@@ -114,7 +115,7 @@ def test_a_model_is_served_when_it_is_complete_and_the_one_before_goes_then(stor
     assert store.served() == (old, "old", tmp_path / "old"), "the new one is known no more"
     new = store.model("new", tmp_path / "new")
     store.add(old, [place("a", 2, "text")], {"a": 2})
-    store.add(new, [Place("a", 2, 0, 0, hash_of("text"), vectors("other"))], {"a": 2})
+    store.add(new, [EmbeddedText("a", 2, 0, 0, hash_of("text"), vectors("other"))], {"a": 2})
     assert np.array_equal(rows(store, old)["a", 2][0], vectors("text")[0])
     store.serve(new)
     assert store.served() == (new, "new", tmp_path / "new")

@@ -41,6 +41,7 @@ from recollect._types.context import (
     TierTransitionPage,
 )
 from recollect._types.conversation import (
+    AnchorDisposition,
     AppendedTurn,
     Conversation,
     ConversationPage,
@@ -117,6 +118,7 @@ __all__ = [
     "MATCH_START",
     "AlreadyExists",
     "Anchor",
+    "AnchorDisposition",
     "AnchorSource",
     "AppendedTurn",
     "AsyncClient",

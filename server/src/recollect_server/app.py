@@ -1,5 +1,6 @@
 """Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -30,13 +31,13 @@ from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.compaction import Compaction
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.embedding import Embedding
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.meaning import Meaning
 from recollect_server.services.naming import Naming
-from recollect_server.services.recall import Recall
+from recollect_server.services.recall.embedding import Embedding
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.recall import Recall
 from recollect_server.services.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
@@ -50,12 +51,11 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
-from recollect_server.transport.convert_external import encode_communication_update
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
-from recollect_server.transport.updates import encode
+from recollect_server.transport.updates import encode, encode_communication_update
 
 log = structlog.get_logger("recollect.app")
 
@@ -64,6 +64,22 @@ LOCK = "recollect.lock"
 
 class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
+
+
+def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
+    """What a disk that refuses is to whoever starts the server."""
+    what = (error.strerror or str(error)).lower()
+    place = f" ({error.filename})" if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK) else ""
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            todo = "let this user read and write there"
+        case errno.ENOTDIR | errno.EEXIST:
+            todo = "move the file that is in its place away"
+        case errno.ENOSPC | errno.EDQUOT:
+            todo = "make room there"
+        case _:
+            todo = "mend that"
+    return CannotStart(f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with --data-dir")
 
 
 class FolderLock:
@@ -75,7 +91,7 @@ class FolderLock:
             make_folder(data_dir)
             self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CannotStart(f"cannot use the data folder {data_dir}: {error.strerror}") from error
+            raise _cannot_use(data_dir, error) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -111,16 +127,16 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
     """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
     stops: list[Callable[[], None]] = []
     try:
-        weights = _weights(settings)
+        model_folder = _model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+        folder = TranscriptFolder.of(settings.data_dir, settings.space)
         try:
             recovered = recover(folder, clock, progress)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
             space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
-            raise CannotStart(f"cannot use the data folder {settings.data_dir}: {error}") from error
+            raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
         external = External(communications)
@@ -137,21 +153,21 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stream_limits = StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
         streams = Streams((live, live_communications), stream_limits)
         stops += (pruner.stop, streams.stop)
-        meaning = Meaning(folder.root, weights)
+        meaning = Meaning(folder.root, model_folder)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
         space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
-        weights_of = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
-        choosing = Choosing(weights_of, settings.context_conversation_share)
+        weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        choosing = Choosing(weights, settings.context_conversation_share)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
         except OSError as error:
-            raise CannotStart(f"the identities cannot be read: {error}") from error
+            raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
         receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
@@ -199,7 +215,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
     return App(address, settings.data_dir, recovered, external, tuple(stops))
 
 
-def _weights(settings: Settings) -> Path | None:
+def _model_folder(settings: Settings) -> Path | None:
     """The folder of the embedding model; None if nothing is to be found by meaning. Raises CannotStart for a wrong one.
 
     The checksums are compared. A model that does not come with the server is loaded as well: only that shows its dimensions.

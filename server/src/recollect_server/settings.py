@@ -1,5 +1,6 @@
 """Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli` and `app` read them."""
 
+import difflib
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,14 @@ _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{
 
 class WrongSettings(Exception):
     """One or more settings are wrong; the text names each."""
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration as settings have it, in the largest unit that it is a whole number of: `500ms`, `2s`, `10m`, `7d`."""
+    milliseconds = duration // timedelta(milliseconds=1)
+    units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
+    unit = next((unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms")
+    return f"{milliseconds // units[unit]}{unit}"
 
 
 def _duration(value: object) -> object:
@@ -116,20 +125,38 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
             raise WrongSettings("\n".join(lines)) from error
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise WrongSettings(f"{config}: {error}") from error
+        except yaml.YAMLError as error:
+            raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
+        except OSError as error:
+            raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
+        except (ValueError, TypeError) as error:  # a list, or words
+            raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
+
+
+_EXPECTED = "write a name and its value in each line, as `threads: 32` (recollect-server config prints such a file)"
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f" in line {mark.line + 1}" if mark else ""
 
 
 def _said(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        return "there is no such setting"
-    return str(error["msg"]).removeprefix("Value error, ") + f" (it is {error['input']!r})"
+    match error["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1)
+            return f"there is no such setting: {f'do you mean {near[0]}?' if near else 'recollect-server config names all'}"
+        case "string_pattern_mismatch":
+            said = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
+        case _:
+            said = str(error["msg"]).removeprefix("Value error, ")
+    return f"{said} (it is {error['input']!r})"
 
 
 def _with_file(config: Path | None) -> type[Settings]:
     """The settings' class with this YAML file as a source."""
     if config is not None and not config.is_file():
-        raise WrongSettings(f"{config}: there is no such file")
+        raise WrongSettings(f"{config}: there is no such file: name another with --config")
 
     class WithFile(Settings):
         model_config = SettingsConfigDict(env_prefix="RECOLLECT_", yaml_file=config, extra="forbid", frozen=True)

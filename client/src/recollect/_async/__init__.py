@@ -1,1 +1,4 @@
-"""The client for asyncio. Each module has a twin of the same name in `_sync`, which differs in `await`."""
+"""The client for asyncio. Each module has a twin of the same name in `_sync`, which differs in `await`.
+
+`recollect` exports its client and nothing else of it; the rest of the package does not import it.
+"""

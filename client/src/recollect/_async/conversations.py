@@ -7,6 +7,7 @@ from recollect._async.invoker import Invoker
 from recollect._async.watch import Watch
 from recollect._shared.calls import conversations as calls
 from recollect._types.conversation import (
+    AnchorDisposition,
     AppendedTurn,
     Conversation,
     ConversationPage,
@@ -256,12 +257,22 @@ class Conversations:
         """
         return await self._invoker.run(calls.record_abbreviation(conversation_id, text, topics, request_id), timeout)
 
-    async def delete(self, conversation_id: str, *, request_id: str | None = None, timeout: float | None = None) -> DeletionReceipt:
+    async def delete(
+        self,
+        conversation_id: str,
+        *,
+        anchors: AnchorDisposition | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> DeletionReceipt:
         """Removes a conversation for good, its text from every file of the service, and says from where.
 
-        >>> receipt = await client.conversations.delete(conversation_id)
+        `anchors` says what becomes of the anchors that came from it. Without, a conversation that has some is not deleted:
+        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`.
+
+        >>> receipt = await client.conversations.delete(conversation_id, anchors=AnchorDisposition.KEEP)
         """
-        return await self._invoker.run(calls.delete(conversation_id, request_id), timeout)
+        return await self._invoker.run(calls.delete(conversation_id, anchors, request_id), timeout)
 
     async def _all_pages(self, call: calls.ListCall | None, timeout: float | None) -> AsyncIterator[Conversation]:
         while call is not None:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from recollect._async.invoker import Invoker, Stream
 from recollect._shared.rpc import Call
-from recollect._shared.watching import Item, Received, Watching
+from recollect._shared.watching import Element, Item, Watching
 from recollect.errors import ClientClosed, RecollectError
 
 
@@ -16,7 +16,7 @@ class Watch(AsyncIterator[Item]):
     It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
     """
 
-    def __init__(self, invoker: Invoker, call: Call[Any, Any, Received[Item]]) -> None:
+    def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
         self._invoker = invoker
         self._call = call
         self._watching = Watching(call, invoker.retry)

@@ -2,6 +2,8 @@
 
 from recollect._shared.fill import invalid
 
+ADDRESS = "RECOLLECT_ADDRESS"
+"""What the commands read in the environment: the server's address."""
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 30.0
 

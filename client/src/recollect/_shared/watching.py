@@ -3,12 +3,12 @@
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from recollect._shared.retry import RetryPolicy
+from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._shared.rpc import Call
 from recollect.errors import RecollectError
 
 Item = TypeVar("Item")
-Received = list[tuple[str, Item | None]]
+Element = list[tuple[str, Item | None]]
 """The updates of one element of a stream, each with its cursor. None: nobody but the cursor needs it."""
 
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "RESOURCE_EXHAUSTED"})
@@ -19,7 +19,7 @@ _BROKEN = frozenset({"INTERNAL", "UNKNOWN"})
 class Watching(Generic[Item]):
     """One watch, whatever number of connections it takes."""
 
-    def __init__(self, call: Call[Any, Any, Received[Item]], policy: RetryPolicy | None) -> None:
+    def __init__(self, call: Call[Any, Any, Element[Item]], policy: RetryPolicy | None) -> None:
         """The request of the call has a `cursor`."""
         self.cursor: str = call.request.cursor
         self._request = call.request
@@ -59,12 +59,11 @@ class Watching(Generic[Item]):
         The first connection is tried as often as any call; one that was there once is made again for as long as it takes.
         """
         self._failures += 1
-        if self._policy is None and error is not None:
+        if error is None:
+            return (self._policy or DEFAULT_RETRY).delay(self._failures, None)
+        transient = error.code in _TRANSIENT or (error.code in _BROKEN and error.reason is None)
+        if self._policy is None or not transient:
             raise error
-        if error is not None:
-            transient = error.code in _TRANSIENT or (error.code in _BROKEN and error.reason is None)
-            assert self._policy is not None
-            if not transient or (not self._was_connected and self._failures >= self._policy.max_attempts):
-                raise error
-        policy = self._policy or RetryPolicy()
-        return policy.delay(self._failures, error.retry_delay if error else None)
+        if not self._was_connected and self._failures >= self._policy.max_attempts:
+            raise error
+        return self._policy.delay(self._failures, error.retry_delay)

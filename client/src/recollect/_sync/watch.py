@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recollect._shared.rpc import Call
-from recollect._shared.watching import Item, Received, Watching
+from recollect._shared.watching import Element, Item, Watching
 from recollect._sync.invoker import Invoker, Stream
 from recollect.errors import ClientClosed, RecollectError
 
@@ -16,7 +16,7 @@ class Watch(Iterator[Item]):
     It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
     """
 
-    def __init__(self, invoker: Invoker, call: Call[Any, Any, Received[Item]]) -> None:
+    def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
         self._invoker = invoker
         self._call = call
         self._watching = Watching(call, invoker.retry)

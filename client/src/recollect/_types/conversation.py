@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from recollect._types.message import Message, Usage
 
@@ -113,6 +114,15 @@ class AppendedTurn:
     """The position of this append in the live updates. Empty if the index could not take it yet."""
     duplicate: bool
     """True if this `request_id` had been stored before, so that nothing was stored now."""
+
+
+class AnchorDisposition(StrEnum):
+    """What becomes of the anchors that came from a deleted conversation."""
+
+    KEEP = "keep"
+    """They stay, without the message they came from."""
+    DELETE = "delete"
+    """They go with it."""
 
 
 @dataclass(frozen=True, slots=True)

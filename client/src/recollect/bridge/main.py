@@ -6,10 +6,8 @@ import sys
 from importlib.util import find_spec
 
 from recollect import InvalidArgument
-from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
+from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.retry import checked_timeout
-
-ADDRESS = "RECOLLECT_ADDRESS"
 
 
 def main() -> None:

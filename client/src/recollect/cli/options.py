@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from recollect import Client, RecollectError, RetryPolicy
-from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT
 from recollect._shared.moments import moment
 from recollect.cli import exits
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 else:  # before 8.4 click's types take no parameter
     _Text = _Moment = click.ParamType
 
-ADDRESS = "RECOLLECT_ADDRESS"
 _PATIENCE = RetryPolicy(max_attempts=4)
 _AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _SUGGESTIONS = 200

@@ -65,7 +65,7 @@ class Anchor(_message.Message):
     key: _builtins.str
     """What the fact is about: lower case letters, digits, `_`, `-` and `.`, 1 to 64 characters. One value holds at a time."""
     value: _builtins.str
-    """The fact. 1 to 1000 characters."""
+    """The fact. 1 to 1000 characters, not only spaces."""
     confidence: _builtins.float
     """How sure it is, from 0 to 1."""
     supersedes: _builtins.str

@@ -116,7 +116,7 @@ Global___EmailOrigin: _TypeAlias = EmailOrigin  # noqa: Y015
 
 @_typing.final
 class DiscordOrigin(_message.Message):
-    """Where a message on Discord came from. One field is set, to 1 to 304 characters."""
+    """Where a message on Discord came from. One field is set, to 1 to 304 characters, not only spaces."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -176,8 +176,8 @@ class WebOrigin(_message.Message):
 
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation, on whatever channel it is; a pinned one of another channel is FAILED_PRECONDITION. Unset means the
-    most recent one on the web.
+    """The conversation, on whatever channel it is, but for a pinned one of another channel: ERROR_REASON_CONVERSATION_READ_ONLY.
+    Unset means the most recent one on the web.
     """
     def __init__(
         self,

@@ -59,7 +59,7 @@ class ReceiveRequest(_message.Message):
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was said. Unset means now."""
+        """When it was said, within the bounds of `Message.timestamp`. Unset means now."""
 
     @_builtins.property
     def whatsapp(self) -> _channel_pb2.WhatsappOrigin:
@@ -223,7 +223,7 @@ class AddOwnerIdentityRequest(_message.Message):
     identity: _builtins.str
     """The address on it, in any usual form. 1 to 320 characters. Required."""
     person: _builtins.str
-    """The person it belongs to. At most 256 characters."""
+    """The person it belongs to. At most 256 characters. Unset means that it stands alone, or keeps the person it has."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(
@@ -278,7 +278,7 @@ class RemoveOwnerIdentityRequest(_message.Message):
     channel: _builtins.str
     """The channel. Required."""
     identity: _builtins.str
-    """The address on it. Required."""
+    """The address on it, in any usual form. 1 to 320 characters. Required."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(
@@ -331,7 +331,7 @@ class ListOwnerIdentitiesRequest(_message.Message):
     channel: _builtins.str
     """Only on this channel. Unset means all."""
     person: _builtins.str
-    """Only of this person. Unset means all."""
+    """Only of this person. At most 256 characters. Unset means all."""
     def __init__(
         self,
         *,
@@ -380,12 +380,12 @@ class LinkIdentitiesRequest(_message.Message):
     IDENTITIES_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     person: _builtins.str
-    """The person. 1 to 256 characters. Required."""
+    """The person. 1 to 256 characters, not only spaces. Required."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
     def identities(self) -> _containers.RepeatedCompositeFieldContainer[_channel_pb2.OwnerIdentity]:
-        """Which addresses; each must have been added. At least one, at most 64."""
+        """Which addresses; each must have been added. At least one, at most 64. What `person` they name is not looked at."""
 
     def __init__(
         self,
@@ -438,7 +438,7 @@ class UnlinkIdentityRequest(_message.Message):
     channel: _builtins.str
     """The channel. Required."""
     identity: _builtins.str
-    """The address on it. Required."""
+    """The address on it, in any usual form. 1 to 320 characters. Required."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(

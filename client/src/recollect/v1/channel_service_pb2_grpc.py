@@ -100,6 +100,10 @@ class ChannelServiceServicer(object):
         A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
         instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
         what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+
+        A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the message again later. A conversation
+        that `web` names and that is not there is ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel is
+        ERROR_REASON_CONVERSATION_READ_ONLY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +125,7 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveOwnerIdentity(self, request, context):
-        """Says that it is not any more. What was stored stays.
+        """Says that it is not any more. What was stored stays. ERROR_REASON_NOT_FOUND where nobody said that it was.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,14 +139,14 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LinkIdentities(self, request, context):
-        """Says that several addresses are one person's. No transcript is merged.
+        """Says that several addresses are one person's. No transcript is merged. ERROR_REASON_NOT_FOUND where one was not added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnlinkIdentity(self, request, context):
-        """Takes an address out of its person.
+        """Takes an address out of its person. ERROR_REASON_NOT_FOUND where it was not added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,6 +49,10 @@ class ChannelServiceStub:
     A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
     instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
     what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+
+    A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the message again later. A conversation
+    that `web` names and that is not there is ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel is
+    ERROR_REASON_CONVERSATION_READ_ONLY.
     """
     RunCommand: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]
     """Runs a slash command, as if it had come in over the conversation's channel."""
@@ -57,13 +61,13 @@ class ChannelServiceStub:
     What it wrote before stays where it is.
     """
     RemoveOwnerIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.RemoveOwnerIdentityRequest, _channel_service_pb2.RemoveOwnerIdentityResponse]
-    """Says that it is not any more. What was stored stays."""
+    """Says that it is not any more. What was stored stays. ERROR_REASON_NOT_FOUND where nobody said that it was."""
     ListOwnerIdentities: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]
     """The owner's addresses."""
     LinkIdentities: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.LinkIdentitiesRequest, _channel_service_pb2.LinkIdentitiesResponse]
-    """Says that several addresses are one person's. No transcript is merged."""
+    """Says that several addresses are one person's. No transcript is merged. ERROR_REASON_NOT_FOUND where one was not added."""
     UnlinkIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.UnlinkIdentityRequest, _channel_service_pb2.UnlinkIdentityResponse]
-    """Takes an address out of its person."""
+    """Takes an address out of its person. ERROR_REASON_NOT_FOUND where it was not added."""
 
 @_typing.type_check_only
 class ChannelServiceAsyncStub(ChannelServiceStub):
@@ -86,6 +90,10 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
     A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
     instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
     what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+
+    A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the message again later. A conversation
+    that `web` names and that is not there is ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel is
+    ERROR_REASON_CONVERSATION_READ_ONLY.
     """
     RunCommand: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]  # type: ignore[assignment]
     """Runs a slash command, as if it had come in over the conversation's channel."""
@@ -94,13 +102,13 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
     What it wrote before stays where it is.
     """
     RemoveOwnerIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.RemoveOwnerIdentityRequest, _channel_service_pb2.RemoveOwnerIdentityResponse]  # type: ignore[assignment]
-    """Says that it is not any more. What was stored stays."""
+    """Says that it is not any more. What was stored stays. ERROR_REASON_NOT_FOUND where nobody said that it was."""
     ListOwnerIdentities: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]  # type: ignore[assignment]
     """The owner's addresses."""
     LinkIdentities: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.LinkIdentitiesRequest, _channel_service_pb2.LinkIdentitiesResponse]  # type: ignore[assignment]
-    """Says that several addresses are one person's. No transcript is merged."""
+    """Says that several addresses are one person's. No transcript is merged. ERROR_REASON_NOT_FOUND where one was not added."""
     UnlinkIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.UnlinkIdentityRequest, _channel_service_pb2.UnlinkIdentityResponse]  # type: ignore[assignment]
-    """Takes an address out of its person."""
+    """Takes an address out of its person. ERROR_REASON_NOT_FOUND where it was not added."""
 
 class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
     """Routes what comes in over a channel to the conversation it belongs to.
@@ -126,6 +134,10 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
         instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
         what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+
+        A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the message again later. A conversation
+        that `web` names and that is not there is ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel is
+        ERROR_REASON_CONVERSATION_READ_ONLY.
         """
 
     @_abc_1.abstractmethod
@@ -152,7 +164,7 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.RemoveOwnerIdentityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.RemoveOwnerIdentityResponse, _abc.Awaitable[_channel_service_pb2.RemoveOwnerIdentityResponse]]:
-        """Says that it is not any more. What was stored stays."""
+        """Says that it is not any more. What was stored stays. ERROR_REASON_NOT_FOUND where nobody said that it was."""
 
     @_abc_1.abstractmethod
     def ListOwnerIdentities(
@@ -168,7 +180,7 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.LinkIdentitiesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.LinkIdentitiesResponse, _abc.Awaitable[_channel_service_pb2.LinkIdentitiesResponse]]:
-        """Says that several addresses are one person's. No transcript is merged."""
+        """Says that several addresses are one person's. No transcript is merged. ERROR_REASON_NOT_FOUND where one was not added."""
 
     @_abc_1.abstractmethod
     def UnlinkIdentity(
@@ -176,6 +188,6 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.UnlinkIdentityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.UnlinkIdentityResponse, _abc.Awaitable[_channel_service_pb2.UnlinkIdentityResponse]]:
-        """Takes an address out of its person."""
+        """Takes an address out of its person. ERROR_REASON_NOT_FOUND where it was not added."""
 
 def add_ChannelServiceServicer_to_server(servicer: ChannelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

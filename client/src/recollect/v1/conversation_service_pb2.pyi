@@ -202,7 +202,7 @@ class ListRequest(_message.Message):
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
-        """With this contact, group or thread: each field that is set must be equal. Unset means all."""
+        """With this contact, group, thread and subject: each field that is set must be equal. Unset means all."""
 
     @_builtins.property
     def updated_after(self) -> _timestamp_pb2.Timestamp:
@@ -279,12 +279,14 @@ class LoadRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`."""
     channel: _builtins.str
-    """Where to look when `conversation_id` is unset; required then. With both set, the conversation must be on this channel."""
+    """Where to look when `conversation_id` is unset; required then, and the answer is empty where the channel has none. With both
+    set, the conversation must be on this channel.
+    """
     max_turns: _builtins.int
     """How many turns at the most. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000. Not negative."""
     max_tokens: _builtins.int
-    """How many tokens at the most, estimated at four bytes each. 0 means 8000 (setting `max_working_tokens`). Not negative.
-    Turns are never cut: the newest turn is answered even where it alone is larger.
+    """How many tokens at the most, of contents and tool calls, estimated at four bytes each. 0 means 8000 (setting
+    `max_working_tokens`). Not negative. Turns are never cut: the newest turn is answered even where it alone is larger.
     """
     before_turn: _builtins.int
     """Answers the turns before this one instead of the newest: a page of history. 0 means the newest. Not negative. History
@@ -399,8 +401,8 @@ Global___AppendTurnRequest: _TypeAlias = AppendTurnRequest  # noqa: Y015
 
 @_typing.final
 class AppendTurnResponse(_message.Message):
-    """Answers AppendTurn. A repeated request is answered with what the first one stored. The answer holds the messages again: a
-    client that appends batches of more than 4 MiB must take answers as large.
+    """Answers AppendTurn. A repeated request is answered with what the first one stored, but for lines that were damaged since. The
+    answer holds the messages again: a client that appends batches of more than 4 MiB must take answers as large.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -458,7 +460,9 @@ class StreamUpdatesRequest(_message.Message):
     is marked `reset`.
     """
     max_turns: _builtins.int
-    """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`). Not negative."""
+    """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`); above 1000 counts as
+    1000. Not negative.
+    """
     max_batch: _builtins.int
     """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
     counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner.
@@ -469,7 +473,7 @@ class StreamUpdatesRequest(_message.Message):
 
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only of conversations on these channels. Unset means all."""
+        """Only of conversations on these channels, at most 64. Unset means all."""
 
     def __init__(
         self,
@@ -592,9 +596,11 @@ class SwitchRequest(_message.Message):
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     from_conversation_id: _builtins.str
-    """The conversation that is left; its abbreviation is queued. Unset if none is left."""
+    """The conversation that is left; its abbreviation is queued, unless it is the one to load. Unset if none is left: then the other
+    is required.
+    """
     to_conversation_id: _builtins.str
-    """The one to load. Unset loads none: a new one begins with Create at its first message."""
+    """The one to load. Unset loads none: a new one begins with Create, before its first message."""
     max_turns: _builtins.int
     """As in LoadRequest."""
     request_id: _builtins.str
@@ -782,7 +788,7 @@ class RecordCompressionRequest(_message.Message):
     summary covers.
     """
     summary: _builtins.str
-    """What stands for those turns from now on. Not empty. At most 1 MiB."""
+    """What stands for those turns from now on. Not only spaces. At most 1 MiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(
@@ -838,7 +844,7 @@ class RecordAbbreviationRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     text: _builtins.str
-    """Meeting notes, best of 100 to 200 tokens: entities, decisions, open questions, outcomes. Not empty. At most 16 KiB."""
+    """Meeting notes, best of 100 to 200 tokens: entities, decisions, open questions, outcomes. Not only spaces. At most 16 KiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
@@ -899,7 +905,7 @@ class DeleteRequest(_message.Message):
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService): the receipt is answered again while the index stands."""
     anchors: Global___AnchorDisposition.ValueType
-    """What becomes of the anchors that came from it."""
+    """What becomes of the anchors that came from it. Needed where there are any."""
     def __init__(
         self,
         *,
@@ -924,9 +930,11 @@ class RemovedFrom(_message.Message):
     PLACE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     place: _builtins.str
-    """The place: `transcript`, `conversations`, `messages`, `search_terms`, `updates`, `requests`, `vectors`, `anchors`, …"""
+    """The place: `transcript`, `torn_tail` (what a crash had left at its end), `conversations`, `messages`, `search_terms`, `updates`,
+    `requests`, `vectors`, `anchors`. A later version may name others.
+    """
     count: _builtins.int
-    """How many entries were there (for `transcript`: bytes)."""
+    """How many entries were there (for `transcript` and `torn_tail`: bytes)."""
     def __init__(
         self,
         *,

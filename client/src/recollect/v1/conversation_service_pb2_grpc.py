@@ -153,8 +153,9 @@ class ConversationServiceServicer(object):
     def AppendTurn(self, request, context):
         """Appends messages, all or none, on the disk before the answer.
 
-        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
-        FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
+        ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
+        4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,6 +163,9 @@ class ConversationServiceServicer(object):
 
     def StreamUpdates(self, request, context):
         """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+
+        So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
+        sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,7 +214,8 @@ class ConversationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Removes a conversation for good, its text from every file of the service, and says from where.
+        """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

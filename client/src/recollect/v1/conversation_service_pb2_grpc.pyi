@@ -53,11 +53,16 @@ class ConversationServiceStub:
     AppendTurn: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]
     """Appends messages, all or none, on the disk before the answer.
 
-    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
-    FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
+    ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
+    4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
     """
     StreamUpdates: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]
-    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps."""
+    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+
+    So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
+    sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+    """
     PublishDelta: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]
     """The text of an answer that is still being written, passed on to subscribers and never stored."""
     Switch: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SwitchRequest, _conversation_service_pb2.SwitchResponse]
@@ -71,7 +76,9 @@ class ConversationServiceStub:
     RecordAbbreviation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]
-    """Removes a conversation for good, its text from every file of the service, and says from where."""
+    """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    """
 
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
@@ -98,11 +105,16 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     AppendTurn: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]  # type: ignore[assignment]
     """Appends messages, all or none, on the disk before the answer.
 
-    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
-    FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
+    ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
+    4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
     """
     StreamUpdates: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]  # type: ignore[assignment]
-    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps."""
+    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+
+    So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
+    sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+    """
     PublishDelta: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]  # type: ignore[assignment]
     """The text of an answer that is still being written, passed on to subscribers and never stored."""
     Switch: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SwitchRequest, _conversation_service_pb2.SwitchResponse]  # type: ignore[assignment]
@@ -116,7 +128,9 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     RecordAbbreviation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]  # type: ignore[assignment]
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Removes a conversation for good, its text from every file of the service, and says from where."""
+    """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps conversations and streams them live.
@@ -170,8 +184,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.AppendTurnResponse, _abc.Awaitable[_conversation_service_pb2.AppendTurnResponse]]:
         """Appends messages, all or none, on the disk before the answer.
 
-        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is
-        FAILED_PRECONDITION. Unset is the conversation's own, so an agent answers wherever it is.
+        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
+        ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
+        4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
         """
 
     @_abc_1.abstractmethod
@@ -180,7 +195,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.StreamUpdatesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.StreamUpdatesResponse], _abc.AsyncIterator[_conversation_service_pb2.StreamUpdatesResponse]]:
-        """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps."""
+        """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+
+        So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
+        sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+        """
 
     @_abc_1.abstractmethod
     def PublishDelta(
@@ -236,6 +255,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.DeleteResponse, _abc.Awaitable[_conversation_service_pb2.DeleteResponse]]:
-        """Removes a conversation for good, its text from every file of the service, and says from where."""
+        """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+        """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

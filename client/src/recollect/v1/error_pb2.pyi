@@ -43,36 +43,49 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `turn_count`.
     """
     ERROR_REASON_STORAGE_UNAVAILABLE: _ErrorReason.ValueType  # 7
-    """UNAVAILABLE. The disk refused the write. The messages of an AppendTurn may be stored or not: the server may hold them and
-    write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, as
-    `google.rpc.RetryInfo` says when: they are stored once. An append without an id that is repeated may be stored twice.
+    """UNAVAILABLE. The disk refused a write or a read. The messages of an AppendTurn may be stored or not: the server may hold them
+    and write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, when
+    `google.rpc.RetryInfo` says: they are stored once. An append without an id that is repeated may be stored twice.
     """
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
-    """DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
+    """DATA_LOSS. The conversation is there, and no line of its transcript can be read: to repeat the call does not help. Where a part
+    can be read it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`.
+    """
     ERROR_REASON_INDEX_UNAVAILABLE: _ErrorReason.ValueType  # 9
     """UNAVAILABLE. The index cannot answer. The transcripts are whole, and the next start makes the index anew from them if it
     is damaged. RetryInfo says when to try again.
     """
     ERROR_REASON_NOT_YET_IMPLEMENTED: _ErrorReason.ValueType  # 10
-    """UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet; this one has them all. Metadata: `method`."""
+    """UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet. Not answered by this version, which has
+    them all. Metadata: `method`.
+    """
     ERROR_REASON_CONVERSATION_READ_ONLY: _ErrorReason.ValueType  # 11
     """FAILED_PRECONDITION. A channel's pinned conversation cannot be written to from another channel. Metadata:
     `conversation_id`, `channel`.
     """
     ERROR_REASON_TOO_MANY_SUBSCRIBERS: _ErrorReason.ValueType  # 12
-    """RESOURCE_EXHAUSTED. As many subscribers as the server takes are connected. RetryInfo says when to try again."""
+    """RESOURCE_EXHAUSTED. As many subscribers as the server takes (setting `max_subscribers`) are connected. RetryInfo says when to
+    try again.
+    """
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 13
-    """RESOURCE_EXHAUSTED. A sender wrote faster than allowed. RetryInfo says when to try again. Metadata: `sender`."""
+    """RESOURCE_EXHAUSTED. A sender who is no owner wrote faster than allowed (settings `sender_rate` and `sender_burst`). RetryInfo
+    says when to try again. Metadata: `sender`.
+    """
     ERROR_REASON_ANCHORS_PRESENT: _ErrorReason.ValueType  # 14
     """FAILED_PRECONDITION. The conversation has anchors and the request does not say what becomes of them. Metadata: `anchors`."""
     ERROR_REASON_NOT_FOUND: _ErrorReason.ValueType  # 15
-    """NOT_FOUND. No such anchor, external communication, escalation or identity. Metadata: `name`."""
+    """NOT_FOUND. No such anchor, external communication, escalation or owner's identity. Metadata: `name`."""
     ERROR_REASON_TRUST_REQUIRED: _ErrorReason.ValueType  # 16
-    """PERMISSION_DENIED. The party's trust does not allow it. Metadata: `communication_id`, `trust`."""
+    """PERMISSION_DENIED. The party's trust does not allow it. Metadata: `communication_id`, `trust` (`untrusted`, `known`, `blocked`)."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 17
-    """UNAUTHENTICATED. The call brought no token, or a wrong one."""
+    """UNAUTHENTICATED. The call brought no token, or a wrong one. Not answered by this version, which asks for none and listens on
+    this machine alone: reserved for one that does.
+    """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
-    """DEADLINE_EXCEEDED. The query took longer than the server allows or than the caller waits."""
+    """DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
+    reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
+    reason.
+    """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
     ERROR_REASON_ESCALATION_RESOLVED: _ErrorReason.ValueType  # 20
@@ -81,7 +94,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
     names as its reason; its metadata holds what the comment names. Branch on the reason: the text is for people, and changes.
-    What gRPC itself refuses has a code and no reason: a request far over the limits, a server that is stopping or not there.
+    What gRPC itself answers has a code and no reason: a request far over the limits, a call that took longer than its caller waits,
+    a server that is stopping or not there.
+
+    Any call may fail with ERROR_REASON_INVALID_FIELD, ERROR_REASON_MALFORMED_REQUEST, ERROR_REASON_STORAGE_UNAVAILABLE,
+    ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one with a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
+    with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter, with
+    ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a communication or an escalation with
+    ERROR_REASON_NOT_FOUND. What else it may fail with stands at the call.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -105,36 +125,49 @@ ERROR_REASON_TURN_OUT_OF_DATE: ErrorReason.ValueType  # 6
 `turn_count`.
 """
 ERROR_REASON_STORAGE_UNAVAILABLE: ErrorReason.ValueType  # 7
-"""UNAVAILABLE. The disk refused the write. The messages of an AppendTurn may be stored or not: the server may hold them and
-write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, as
-`google.rpc.RetryInfo` says when: they are stored once. An append without an id that is repeated may be stored twice.
+"""UNAVAILABLE. The disk refused a write or a read. The messages of an AppendTurn may be stored or not: the server may hold them
+and write them before the next append of the conversation, or when it stops. Repeat with the same `request_id`, when
+`google.rpc.RetryInfo` says: they are stored once. An append without an id that is repeated may be stored twice.
 """
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
-"""DATA_LOSS. What was asked for is there but damaged, and cannot be read."""
+"""DATA_LOSS. The conversation is there, and no line of its transcript can be read: to repeat the call does not help. Where a part
+can be read it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`.
+"""
 ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9
 """UNAVAILABLE. The index cannot answer. The transcripts are whole, and the next start makes the index anew from them if it
 is damaged. RetryInfo says when to try again.
 """
 ERROR_REASON_NOT_YET_IMPLEMENTED: ErrorReason.ValueType  # 10
-"""UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet; this one has them all. Metadata: `method`."""
+"""UNIMPLEMENTED. The contract names this RPC and an older server does not have it yet. Not answered by this version, which has
+them all. Metadata: `method`.
+"""
 ERROR_REASON_CONVERSATION_READ_ONLY: ErrorReason.ValueType  # 11
 """FAILED_PRECONDITION. A channel's pinned conversation cannot be written to from another channel. Metadata:
 `conversation_id`, `channel`.
 """
 ERROR_REASON_TOO_MANY_SUBSCRIBERS: ErrorReason.ValueType  # 12
-"""RESOURCE_EXHAUSTED. As many subscribers as the server takes are connected. RetryInfo says when to try again."""
+"""RESOURCE_EXHAUSTED. As many subscribers as the server takes (setting `max_subscribers`) are connected. RetryInfo says when to
+try again.
+"""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 13
-"""RESOURCE_EXHAUSTED. A sender wrote faster than allowed. RetryInfo says when to try again. Metadata: `sender`."""
+"""RESOURCE_EXHAUSTED. A sender who is no owner wrote faster than allowed (settings `sender_rate` and `sender_burst`). RetryInfo
+says when to try again. Metadata: `sender`.
+"""
 ERROR_REASON_ANCHORS_PRESENT: ErrorReason.ValueType  # 14
 """FAILED_PRECONDITION. The conversation has anchors and the request does not say what becomes of them. Metadata: `anchors`."""
 ERROR_REASON_NOT_FOUND: ErrorReason.ValueType  # 15
-"""NOT_FOUND. No such anchor, external communication, escalation or identity. Metadata: `name`."""
+"""NOT_FOUND. No such anchor, external communication, escalation or owner's identity. Metadata: `name`."""
 ERROR_REASON_TRUST_REQUIRED: ErrorReason.ValueType  # 16
-"""PERMISSION_DENIED. The party's trust does not allow it. Metadata: `communication_id`, `trust`."""
+"""PERMISSION_DENIED. The party's trust does not allow it. Metadata: `communication_id`, `trust` (`untrusted`, `known`, `blocked`)."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
-"""UNAUTHENTICATED. The call brought no token, or a wrong one."""
+"""UNAUTHENTICATED. The call brought no token, or a wrong one. Not answered by this version, which asks for none and listens on
+this machine alone: reserved for one that does.
+"""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
-"""DEADLINE_EXCEEDED. The query took longer than the server allows or than the caller waits."""
+"""DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
+reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
+reason.
+"""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 ERROR_REASON_ESCALATION_RESOLVED: ErrorReason.ValueType  # 20

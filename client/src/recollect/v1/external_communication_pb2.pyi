@@ -102,7 +102,7 @@ class ExternalCommunication(_message.Message):
     """How many of its escalations wait for the owner. While one waits, further messages of the party open no other."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What a known party may be answered about; none: about anything. Free labels in kebab-case, at most 32."""
+        """What a known party may be answered about; none: about anything. Free labels in kebab-case, at most 32 of at most 64 characters."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:

@@ -132,7 +132,7 @@ class GetCommunicationResponse(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_external_communication_pb2.ExternalMessage]:
-        """Its messages, newest first."""
+        """Its messages, newest first. One whose line in the transcript is damaged is left out."""
 
     def __init__(
         self,
@@ -167,8 +167,8 @@ class SetTrustRequest(_message.Message):
     """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it may be answered about, in kebab-case, at most 32; only with TRUST_KNOWN. These replace those it had. None with
-        TRUST_KNOWN means that it may be answered about anything.
+        """What it may be answered about, in kebab-case, at most 32 of at most 64 characters; only with TRUST_KNOWN. These replace those it
+        had. None with TRUST_KNOWN means that it may be answered about anything.
         """
 
     def __init__(
@@ -224,12 +224,12 @@ class RecordReplyRequest(_message.Message):
     communication_id: _builtins.str
     """`ext-` and a ULID. Required."""
     text: _builtins.str
-    """What was said. 1 byte to 1 MiB."""
+    """What was said. Not only spaces. At most 1 MiB (setting `max_message_bytes`)."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     scope: _builtins.str
-    """What the reply is about, in kebab-case. PERMISSION_DENIED where the party is known and has scopes, and this is none of them.
-    Unset means that the caller answers for it that the reply is within them.
+    """What the reply is about, in kebab-case, at most 64 characters. ERROR_REASON_TRUST_REQUIRED where the party is known and has
+    scopes, and this is none of them. Unset means that the caller answers for it that the reply is within them.
     """
     def __init__(
         self,
@@ -351,7 +351,7 @@ class ResolveEscalationRequest(_message.Message):
     escalation_id: _builtins.str
     """`esc-` and a ULID. Required."""
     answer: _builtins.str
-    """The owner's answer. 1 to 16384 bytes."""
+    """The owner's answer. Not only spaces. At most 16 KiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(

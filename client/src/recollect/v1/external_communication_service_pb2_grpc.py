@@ -125,7 +125,8 @@ class ExternalCommunicationServiceServicer(object):
 
     def StreamCommunicationUpdates(self, request, context):
         """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
-        blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+        blocked party writes. It counts among the subscribers of StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat,
+        and ends as it does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

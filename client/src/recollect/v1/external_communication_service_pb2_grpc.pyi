@@ -54,7 +54,8 @@ class ExternalCommunicationServiceStub:
     """
     StreamCommunicationUpdates: _grpc.UnaryStreamMultiCallable[_external_communication_service_pb2.StreamCommunicationUpdatesRequest, _external_communication_service_pb2.StreamCommunicationUpdatesResponse]
     """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
-    blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+    blocked party writes. It counts among the subscribers of StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat,
+    and ends as it does.
     """
 
 @_typing.type_check_only
@@ -83,7 +84,8 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     """
     StreamCommunicationUpdates: _aio.UnaryStreamMultiCallable[_external_communication_service_pb2.StreamCommunicationUpdatesRequest, _external_communication_service_pb2.StreamCommunicationUpdatesResponse]  # type: ignore[assignment]
     """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
-    blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+    blocked party writes. It counts among the subscribers of StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat,
+    and ends as it does.
     """
 
 class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -151,7 +153,8 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_external_communication_service_pb2.StreamCommunicationUpdatesResponse], _abc.AsyncIterator[_external_communication_service_pb2.StreamCommunicationUpdatesResponse]]:
         """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
-        blocked party writes. It counts among the subscribers of StreamUpdates, has its heartbeat, and ends as it does.
+        blocked party writes. It counts among the subscribers of StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat,
+        and ends as it does.
         """
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer: ExternalCommunicationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

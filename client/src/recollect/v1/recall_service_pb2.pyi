@@ -71,7 +71,7 @@ class SearchRequest(_message.Message):
     channel: _builtins.str
     """Only conversations on this channel."""
     conversation_id: _builtins.str
-    """Only this conversation."""
+    """Only this conversation. One that is not there has no results."""
     explain: _builtins.bool
     """Answers what each leg gave to each result."""
     @_builtins.property
@@ -84,8 +84,9 @@ class SearchRequest(_message.Message):
 
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only conversations with any of these participants. At most 64. A name may be a person's, or any address of an owner in
-        any usual form: then the conversations of all identities that are linked with it count (see ChannelService).
+        """Only conversations with any of these participants. At most 64, each 1 to 256 characters, none twice. A name may be a person's,
+        or any address of an owner in any usual form: then the conversations of all identities that are linked with it count (see
+        ChannelService).
         """
 
     def __init__(
@@ -120,8 +121,8 @@ class SearchResponse(_message.Message):
     LEGS_RUN_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
     total_matches: _builtins.int
-    """How many conversations have any of the words or are near in meaning, before `limit`. Words so common that reading all their places would take
-    long, where rarer ones are there, are left out of the search and of this count.
+    """How many conversations have any of the words or are near in meaning, before `limit`. Words so common that reading all their
+    places would take long, where rarer ones are there, are left out of the search and of this count.
     """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.SearchResult]:
@@ -168,7 +169,7 @@ class FetchContextRequest(_message.Message):
     """`conv-` and a ULID. Required."""
     @_builtins.property
     def turn_range(self) -> _recall_pb2.TurnRange:
-        """Which turns, at most 200. Unset means the last 10. Turns that do not exist are left out; `first` after the last turn is
+        """Which turns, at most 200. Unset means the last 10. Turns behind the conversation's last one are left out; `first` behind it is
         refused.
         """
 
@@ -410,7 +411,7 @@ class ListTierTransitionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """Only of this conversation. Unset means all."""
+    """Only of this conversation. Unset means all. One that is not there has none."""
     page_size: _builtins.int
     """How many at the most. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
@@ -526,10 +527,12 @@ class SetAnchorRequest(_message.Message):
     confidence: _builtins.float
     """From 0 to 1. Unset means 1."""
     request_id: _builtins.str
-    """Makes the call exactly-once (see ConversationService). A request whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND."""
+    """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
     def source(self) -> _anchor_pb2.AnchorSource:
-        """The message it came from. It must be there."""
+        """The message it came from. It must be there: else ERROR_REASON_CONVERSATION_NOT_FOUND, or ERROR_REASON_INVALID_FIELD of
+        `source.sequence`. Unset for an anchor without one.
+        """
 
     def __init__(
         self,

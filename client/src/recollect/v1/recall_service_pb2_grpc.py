@@ -130,7 +130,8 @@ class RecallServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetAnchor(self, request, context):
-        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered.
+        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered. A repeated request
+        whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,9 @@ class RecallServiceStub:
     ListAnchors: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]
     """The anchors that hold, and on request those that they superseded."""
     SetAnchor: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]
-    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
+    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered. A repeated request
+    whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
+    """
     DeleteAnchor: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.DeleteAnchorRequest, _recall_service_pb2.DeleteAnchorResponse]
     """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
     there is none.
@@ -78,7 +80,9 @@ class RecallServiceAsyncStub(RecallServiceStub):
     ListAnchors: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]  # type: ignore[assignment]
     """The anchors that hold, and on request those that they superseded."""
     SetAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.SetAnchorRequest, _recall_service_pb2.SetAnchorResponse]  # type: ignore[assignment]
-    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
+    """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered. A repeated request
+    whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
+    """
     DeleteAnchor: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.DeleteAnchorRequest, _recall_service_pb2.DeleteAnchorResponse]  # type: ignore[assignment]
     """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
     there is none.
@@ -145,7 +149,9 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.SetAnchorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.SetAnchorResponse, _abc.Awaitable[_recall_service_pb2.SetAnchorResponse]]:
-        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered."""
+        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered. A repeated request
+        whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def DeleteAnchor(

@@ -50,7 +50,7 @@ class Update(_message.Message):
     conversation_list: a snapshot is complete with conversation_loaded.
     """
     conversation_id: _builtins.str
-    """The conversation it is about. Unset in conversation_list and heartbeat."""
+    """The conversation it is about. Unset in conversation_list, in heartbeat, and in conversation_loaded where there is none."""
     reset: _builtins.bool
     """True with the first part of a snapshot that replaces everything the subscriber has: the log did not reach back to its
     cursor.

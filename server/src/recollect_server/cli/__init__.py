@@ -1,4 +1,9 @@
-"""Floor 7: the commands of `recollect-server`, one file each. They build an `app`, or call a running server as any client does."""
+"""Floor 7: the commands of `recollect-server`, one file each. Of the server `__main__` alone imports them.
+
+`serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder (`folder`). `import`, `export`
+and `health` call a running server as any client does: `remote` reaches it, `recall_sets` and `transcripts` read files into a
+`plan`, `sending` carries it out, `conversion` stands between the house's types and the client's, `parallel` does many at a time.
+"""
 
 import click
 

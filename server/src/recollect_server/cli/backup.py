@@ -38,7 +38,7 @@ def backup(directory: Path, config: Path | None, **flags: Any) -> None:
 def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the index."""
     settings = load_settings(config, flags)
-    folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+    folder = TranscriptFolder.of(settings.data_dir, settings.space)
     with alone(settings), said_plainly():
         done = copy_back(directory, settings.space, folder, shown("Copying"))
         try:

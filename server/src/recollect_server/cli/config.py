@@ -8,6 +8,7 @@ import click
 import yaml
 
 from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.settings import duration_text
 
 
 @click.command()
@@ -16,11 +17,7 @@ def config(config: Path | None, **flags: Any) -> None:
     """Print the settings in force, as a YAML file that --config reads."""
     settings = load_settings(config, flags)
     values = {
-        name: _duration(value) if isinstance(value, timedelta) else str(value) if isinstance(value, Path) else value
+        name: duration_text(value) if isinstance(value, timedelta) else str(value) if isinstance(value, Path) else value
         for name, value in settings.model_dump().items()
     }
     click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)
-
-
-def _duration(value: timedelta) -> str:
-    return f"{round(value.total_seconds() * 1000)}ms"

@@ -13,12 +13,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def moment(milliseconds: int) -> datetime:
+def time_to(milliseconds: int) -> datetime:
     """A time as the client has it."""
     return _EPOCH + milliseconds * _MILLISECOND
 
 
-def milliseconds(moment: datetime) -> int:
+def time_from(moment: datetime) -> int:
     """A time as the house has it. Raises TypeError for one without a time zone."""
     return (moment - _EPOCH) // _MILLISECOND
 
@@ -40,7 +40,7 @@ def message_to(message: Message) -> recollect.Message:
     return recollect.Message(
         role=recollect.Role(message.role.value),
         content=message.content,
-        timestamp=moment(message.timestamp),
+        timestamp=time_to(message.timestamp),
         thinking_text=message.thinking_text,
         usage=None if message.usage is None else recollect.Usage(message.usage.input, message.usage.output),
         cost=message.cost,
@@ -59,7 +59,7 @@ def message_from(message: recollect.Message) -> Message:
     return Message(
         role=Role(message.role.value),
         content=message.content,
-        timestamp=milliseconds(message.timestamp),
+        timestamp=time_from(message.timestamp),
         sequence=message.sequence,
         turn_number=message.turn_number,
         thinking_text=message.thinking_text,

@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 from recollect import Client, Conversation, DataDamaged, InvalidArgument, LoadedConversation, NotFound, ResourceExhausted
 
-from recollect_server.cli.conversion import message_from, milliseconds, party_from
+from recollect_server.cli.conversion import message_from, party_from, time_from
 from recollect_server.cli.parallel import each
 from recollect_server.cli.plan import Tally
 from recollect_server.cli.remote import connected, with_target
 from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Event, MetaUpdated, TitleAssigned
 from recollect_server.domain.message import Message
+from recollect_server.storage.index.file import NAME
 from recollect_server.storage.transcript.files import SUFFIX
 from recollect_server.storage.transcript.record import Entry, Stamp, encode
 
-_INDEX = "conversations.db"
 _PAGE_TURNS = 1000
 _PAGE_TOKENS = 2_000_000  # about 8 MB of text
 
@@ -43,7 +43,7 @@ def export(
     the newest compression and the newest abbreviation as they stand now. Earlier ones, anchors, suggested splits, and which request
     wrote what, it does not tell: `backup` keeps every line. `import` reads the files back.
     """
-    if (folder / _INDEX).exists():
+    if (folder / NAME).exists():
         raise click.ClickException(f"{folder} is the data folder of a server: name another one")
     tally = Tally()
     with connected(target, config) as client:
@@ -141,7 +141,7 @@ def _began(conversation: Conversation) -> Began:
     return Began(
         conversation.id,
         conversation.channel,
-        milliseconds(conversation.create_time),
+        time_from(conversation.create_time),
         conversation.participants,
         party_from(conversation.party),
         conversation.model,
@@ -160,7 +160,7 @@ def _events(now: LoadedConversation) -> Iterator[Event]:
     """What happened to the conversation besides its messages, as far as it still holds."""
     conversation = now.conversation
     assert conversation is not None
-    time, topics = milliseconds(conversation.update_time), conversation.topics
+    time, topics = time_from(conversation.update_time), conversation.topics
     if conversation.title and (not conversation.manually_named or (topics and not conversation.abbreviation)):
         yield TitleAssigned(conversation.title, topics, time)
     if conversation.compressed_through:

@@ -1,22 +1,22 @@
 """What the commands that work on a data folder share: the lock, the folder of the space, and how progress is shown."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
-import structlog
 
 from recollect_server.app import CannotStart, FolderLock
+from recollect_server.cli.logs import set_up_logs_of_a_command
 from recollect_server.services.backing_up import CannotCopy
+from recollect_server.services.recovery import Progress
 from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 
 def folder_of(settings: Settings) -> TranscriptFolder:
     """The transcripts of the space. Ends the command if there are none."""
-    folder = TranscriptFolder(settings.data_dir / settings.space / "conversations")
+    folder = TranscriptFolder.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(f"there is nothing in {folder.root}: name another folder with --data-dir")
     return folder
@@ -25,7 +25,7 @@ def folder_of(settings: Settings) -> TranscriptFolder:
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
     """Holds the data folder, so that no server runs on it. Ends the command if one does. Logs go to standard error."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)
     except CannotStart as error:
@@ -47,14 +47,21 @@ def said_plainly() -> Iterator[None]:
         raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
 
 
-def shown(what: str) -> Callable[[int, int], None]:
-    """Progress on standard error, once a second at the most."""
-    last = time.monotonic()
+def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Shows on standard error how far a work is, once it takes more than a second, and then every second and at its end.
+
+    `clock` says the time in seconds.
+    """
+    last: float | None = None
+    showing = False
 
     def show(done: int, of: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= 1:
-            last = time.monotonic()
+        nonlocal last, showing
+        now = clock()
+        if last is None:
+            last = now
+        if now - last >= 1 or (showing and done == of):
+            last, showing = now, True
             click.echo(f"{what}: {done} of {of} conversations", err=True)
 
     return show

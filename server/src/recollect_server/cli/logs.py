@@ -19,21 +19,31 @@ _SECONDS = 0.1
 
 
 def set_up_logs(settings: Settings) -> None:
-    """Sets structlog up for this process."""
-    renderer: structlog.typing.Processor
+    """Sets structlog up for a process that serves."""
+    output = _Output(_renderer(settings))
+    _configure(settings, output, for_good=True)
+    threading.Thread(target=output.write_now_and_then, name="log", daemon=True).start()
+    atexit.register(output.write)
+
+
+def set_up_logs_of_a_command(settings: Settings) -> None:
+    """Sets structlog up for a command that ends by itself: the same lines, each written at once."""
+    _configure(settings, _OutputAtOnce(_renderer(settings)), for_good=False)
+
+
+def _renderer(settings: Settings) -> structlog.typing.Processor:
     if settings.log_format == "json":
-        renderer = structlog.processors.JSONRenderer()
-    else:
-        renderer = structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
-    output = _Output(renderer)
+        return structlog.processors.JSONRenderer()
+    return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
+
+
+def _configure(settings: Settings, output: "_Output", *, for_good: bool) -> None:
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, _stamped],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
         logger_factory=lambda *_: output,
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=for_good,
     )
-    threading.Thread(target=output.write_now_and_then, name="log", daemon=True).start()
-    atexit.register(output.write)
 
 
 def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -81,3 +91,9 @@ class _Output:
     def _line(self, event: structlog.typing.EventDict) -> Any:
         event["timestamp"] = to_text(event["timestamp"])
         return self._renderer(None, "", event)
+
+
+class _OutputAtOnce(_Output):
+    """Writes every event now."""
+
+    info = debug = _Output.warning

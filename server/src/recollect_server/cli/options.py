@@ -1,12 +1,13 @@
 """The flags that stand for settings: one for each, made from the settings themselves."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from recollect_server.settings import Settings, WrongSettings
+from recollect_server.settings import Settings, WrongSettings, duration_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,7 +16,8 @@ def with_settings(command: F) -> F:
     """Gives a command `--config` and a flag for every setting. It gets them as `config` and one keyword argument each."""
     for name, described in reversed(Settings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
-        command = click.option(flag, name, metavar="VALUE", help=f"{described.description} [{described.default}]")(command)
+        default = duration_text(described.default) if isinstance(described.default, timedelta) else described.default
+        command = click.option(flag, name, metavar="VALUE", help=f"{described.description} [{default}]")(command)
     path = click.Path(path_type=Path)
     return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(command)
 

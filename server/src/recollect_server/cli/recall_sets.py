@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
-from recollect_server.cli.conversion import milliseconds
+from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Skip
 from recollect_server.domain.conversation import MAX_PARTICIPANTS, Abbreviated, Began
 from recollect_server.domain.message import Message, Role
@@ -89,7 +89,7 @@ def read(line: SetLine, options: SetOptions) -> Plan | Skip | None:
     return Plan(
         key=("recall-set", line.path.resolve().parent.name, found.group, found.id, options.channel),
         where=where,
-        began=Began("", options.channel, milliseconds(found.started), participants),
+        began=Began("", options.channel, time_from(found.started), participants),
         steps=steps,
         skips=skips,
     )
@@ -108,7 +108,7 @@ def _message(fields: Any, conversation: _SetConversation) -> Message:
     return Message(
         role=found.role,
         content=found.content,
-        timestamp=milliseconds(found.timestamp),
+        timestamp=time_from(found.timestamp),
         sender=found.sender or "",
         metadata={"importId": found.id, "importConversation": conversation.id, "importGroup": conversation.group},
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from recollect import Client, InvalidArgument, RecollectError
+from recollect import Client, DeadlineExceeded, InvalidArgument, RecollectError, Unavailable
 
 from recollect_server.cli.options import load_settings
 
@@ -31,12 +31,8 @@ def connected(target: str | None, config: Path | None) -> Iterator[Client]:
     try:
         with Client(target, timeout=_PROBE_TIMEOUT, retry=None) as probe:
             probe.conversations.list_page(page_size=1)
-    except InvalidArgument as error:
-        raise click.ClickException(str(error)) from error
     except RecollectError as error:
-        raise click.ClickException(
-            f"no Recollect server answers on {target}: start one with `recollect-server serve`, or name it with --target"
-        ) from error
+        raise click.ClickException(_sentence(target, error)) from error
     with Client(target, timeout=_TIMEOUT) as client:
         try:
             yield client
@@ -44,3 +40,12 @@ def connected(target: str | None, config: Path | None) -> Iterator[Client]:
             raise click.ClickException(
                 f"{target} failed ({error}): what was done stays done, and the same command again goes on from there"
             ) from error
+
+
+def _sentence(target: str, error: RecollectError) -> str:
+    """What is said of a server that does not answer, or not as it should."""
+    if isinstance(error, DeadlineExceeded) or (isinstance(error, Unavailable) and error.reason is None):
+        return f"no Recollect server answers on {target}: start one with `recollect-server serve`, or name it with --target"
+    if isinstance(error, InvalidArgument):  # the address: nothing else was given
+        return str(error)
+    return f"{target} answers, and refuses: {error}"

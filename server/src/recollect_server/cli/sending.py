@@ -23,7 +23,7 @@ from recollect import (
     Unimplemented,
 )
 
-from recollect_server.cli.conversion import message_to, moment, party_to
+from recollect_server.cli.conversion import message_to, party_to, time_to
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
 from recollect_server.domain.conversation import (
     Abbreviated,
@@ -113,14 +113,14 @@ class _Sending:
         began = self._plan.began
         begun: set[str] = set()
         if not self._plan.message_count:
-            begins, ends = moment(began.time), moment(began.time + 1)
+            begins, ends = time_to(began.time), time_to(began.time + 1)
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
         self._id = self._calls.create(
             began.channel,
             participants=began.participants,
             party=party_to(began.party),
             model=began.model,
-            create_time=moment(began.time),
+            create_time=time_to(began.time),
             request_id=request_id(*self._plan.key, "create"),
         ).id
         return self._id in begun

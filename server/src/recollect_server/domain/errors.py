@@ -4,22 +4,24 @@ RecollectError
 ├── InvalidField            a request's fields are wrong; each named
 ├── InvalidPageToken
 ├── ConversationNotFound
-├── CommunicationNotFound   no such external communication
-├── EscalationNotFound
-├── TrustRequired           the party's trust does not allow a reply
-├── EscalationClosed        it was resolved before, with another answer
+│   └── ConversationDamaged it was there, and nothing of it can be read any more
+├── NothingNamed            nothing else is there of that name
+│   ├── CommunicationNotFound
+│   ├── EscalationNotFound
+│   ├── AnchorNotFound
+│   └── IdentityNotFound
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
-├── NothingNamed            no identity (…) of that name
-├── RateLimited             a sender writes faster than allowed
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
-├── AnchorNotFound
-├── StorageUnavailable      the disk refused; try again
-├── IndexUnavailable        the index cannot answer; try again
-├── DeadlineExceeded        a query took too long
-├── TooManySubscribers      as many as the server takes are connected
-└── Stopping                the server stops
+├── TrustRequired           the party's trust does not allow a reply
+├── EscalationClosed        it was resolved before, with another answer
+└── TryAgain                the same request may succeed later
+    ├── StorageUnavailable  the disk refused
+    ├── IndexUnavailable    the index cannot answer
+    ├── RateLimited         a sender writes faster than allowed
+    ├── TooManySubscribers  as many as the server takes are connected
+    └── Stopping            the server stops
 """
 
 from dataclasses import dataclass
@@ -65,20 +67,82 @@ class ConversationNotFound(RecollectError):
         self.conversation_id = conversation_id
 
 
-class CommunicationNotFound(RecollectError):
+class ConversationDamaged(ConversationNotFound):
+    """It was there, and no line of its transcript can be read. To whoever looks for conversations it is gone."""
+
+    def __init__(self, conversation_id: str, left: str) -> None:
+        RecollectError.__init__(self, f"{conversation_id} is damaged, and no line of it can be read: what is left is in {left}")
+        self.conversation_id = conversation_id
+
+
+class NothingNamed(RecollectError):
+    """There is nothing of that kind and name. (Conversations have an error of their own.)"""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.name = name
+
+
+class CommunicationNotFound(NothingNamed):
     """No such external communication."""
 
     def __init__(self, communication_id: str) -> None:
-        super().__init__(f"there is no external communication {communication_id}")
-        self.name = communication_id
+        super().__init__("external communication", communication_id)
 
 
-class EscalationNotFound(RecollectError):
+class EscalationNotFound(NothingNamed):
     """No such escalation."""
 
     def __init__(self, escalation_id: str) -> None:
-        super().__init__(f"there is no escalation {escalation_id}")
-        self.name = escalation_id
+        super().__init__("escalation", escalation_id)
+
+
+class AnchorNotFound(NothingNamed):
+    """No anchor has this key, or it was forgotten."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("anchor", key)
+
+
+class IdentityNotFound(NothingNamed):
+    """Nobody said that this address is an owner's."""
+
+    def __init__(self, channel: str, address: str) -> None:
+        super().__init__("identity", f"{channel} {address}")
+
+
+class RequestIdReused(RecollectError):
+    """The request id was used before with another payload."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request_id {request_id} was used before with another payload")
+        self.request_id = request_id
+
+
+class TurnOutOfDate(RecollectError):
+    """The caller expected another newest turn than there is."""
+
+    def __init__(self, expected_turn: int, turn_count: int) -> None:
+        super().__init__(f"expected_turn is {expected_turn} and the newest turn is {turn_count}: load and decide again")
+        self.expected_turn = expected_turn
+        self.turn_count = turn_count
+
+
+class ConversationReadOnly(RecollectError):
+    """A channel's pinned conversation is written to over that channel alone."""
+
+    def __init__(self, conversation_id: str, channel: str) -> None:
+        super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
+        self.conversation_id = conversation_id
+        self.channel = channel
+
+
+class AnchorsPresent(RecollectError):
+    """The conversation has anchors and the delete does not say what becomes of them."""
+
+    def __init__(self, anchors: int) -> None:
+        super().__init__(f"the conversation has {anchors} anchors: say whether they are kept or deleted")
+        self.anchors = anchors
 
 
 class TrustRequired(RecollectError):
@@ -98,96 +162,39 @@ class EscalationClosed(RecollectError):
         self.escalation_id = escalation_id
 
 
-class RequestIdReused(RecollectError):
-    """The request id was used before with another payload."""
+class TryAgain(RecollectError):
+    """The same request may succeed later: after so many milliseconds, at the soonest."""
 
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"request_id {request_id} was used before with another payload")
-        self.request_id = request_id
-
-
-class TurnOutOfDate(RecollectError):
-    """The caller expected another newest turn than there is."""
-
-    def __init__(self, expected: int, turn_count: int) -> None:
-        super().__init__(f"expected_turn is {expected} and the newest turn is {turn_count}: load and decide again")
-        self.expected = expected
-        self.turn_count = turn_count
+    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
+        super().__init__(reason)
+        self.retry_after_ms = retry_after_ms
 
 
-class AnchorsPresent(RecollectError):
-    """The conversation has anchors and the delete does not say what becomes of them."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(f"the conversation has {count} anchors: say whether they are kept or deleted")
-        self.count = count
+class StorageUnavailable(TryAgain):
+    """The disk refused a write or a read."""
 
 
-class AnchorNotFound(RecollectError):
-    """No anchor has this key, or it was forgotten."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"there is no anchor {key}")
-        self.key = key
+class IndexUnavailable(TryAgain):
+    """The index cannot answer. The transcripts are whole."""
 
 
-class ConversationReadOnly(RecollectError):
-    """A channel's pinned conversation is written to over that channel alone."""
-
-    def __init__(self, conversation_id: str, channel: str) -> None:
-        super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
-        self.conversation_id = conversation_id
-        self.channel = channel
-
-
-class NothingNamed(RecollectError):
-    """There is nothing of that name: an identity. (Conversations have an error of their own.)"""
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"there is no {kind} {name}")
-        self.name = name
-
-
-class RateLimited(RecollectError):
+class RateLimited(TryAgain):
     """A sender wrote faster than allowed. The same message may be taken later."""
 
     def __init__(self, sender: str, retry_after_ms: int) -> None:
-        super().__init__(f"{sender} writes faster than is allowed")
+        super().__init__(f"{sender} writes faster than is allowed", retry_after_ms)
         self.sender = sender
-        self.retry_after_ms = retry_after_ms
 
 
-class StorageUnavailable(RecollectError):
-    """The disk refused a write or a read. The same request may succeed later."""
-
-    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
-        super().__init__(reason)
-        self.retry_after_ms = retry_after_ms
-
-
-class IndexUnavailable(RecollectError):
-    """The index cannot answer. The transcripts are whole; the same request may succeed later."""
-
-    def __init__(self, reason: str, retry_after_ms: int = 1000) -> None:
-        super().__init__(reason)
-        self.retry_after_ms = retry_after_ms
-
-
-class DeadlineExceeded(RecollectError):
-    """A query took longer than allowed."""
-
-
-class TooManySubscribers(RecollectError):
+class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
-    def __init__(self, most: int, retry_after_ms: int = 1000) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__(f"{most} subscribers are connected, and no more are taken")
-        self.retry_after_ms = retry_after_ms
 
 
-class Stopping(RecollectError):
+class Stopping(TryAgain):
     """The server stops. Whoever watches comes back with the last cursor."""
 
-    def __init__(self, retry_after_ms: int = 100) -> None:
-        super().__init__("the server stops: come back with the last cursor")
-        self.retry_after_ms = retry_after_ms
+    def __init__(self) -> None:
+        super().__init__("the server stops: come back with the last cursor", 100)

@@ -5,7 +5,7 @@ The weights follow the question: each is a base plus so much for every gate, and
 without gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are,
 how much of it the agent said) cost as much on kinds that were not learned from.
 
-The weights in `domain/weights.py` were learned by `bench/learn.py`, which says from what.
+The weights in `domain/fusion_weights.py` were learned by `bench/learn.py`, which says from what.
 """
 
 import re
@@ -14,20 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.dates import span_of
+from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import ASSISTANT
-from recollect_server.domain.weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
+from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
 _ASKS = frozenset("what when where who whose whom which why how".split(" ")) | frozenset(  # noqa: SIM905 - a list is a line a word
     "did does do is are was were has have had can could would will should".split(" ")  # noqa: SIM905
 )
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
-_DAY = 86_400_000.0
-_GRACE = 7 * _DAY  # what happened on a day is told within a week
-_FADING = 10 * _DAY
+# The scales of features, chosen by hand before the weights were learned, which make up for most of them (`bench/README.md`, learn).
+_GRACE = 7 * DAY  # what happened on a day is told within a week
+_FADING = 10 * DAY
 _SEEDS = 5  # conversations whose topic others are compared with
-_SOFTNESS = 4.0
+_SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 _FIRST_LINE = 2  # of a transcript's messages
 
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+DIMENSIONS = 384
+"""Of every vector: those of all-MiniLM-L6-v2. A model with another number is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -62,16 +65,12 @@ class ConversationLegs:
     """BM25 of all its words."""
     message_keyword: Array
     """BM25 of its best message."""
-    user_keyword: Array
-    """BM25 of its best message among those of users."""
     vector: Array
     """Cosine of its best message."""
     user_vector: Array
     """Cosine of its best message among those of users."""
     window: Array
     """Cosine of its best window."""
-    vector_top: Array
-    """Mean cosine of its best three pieces."""
     vector_mean: Array
     """Mean cosine of all its pieces."""
     mean_vector: NDArray[np.float32]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.text import UNSPACED_RUN
+from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
 
 MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
 """Estimated tokens of an abbreviation. The lower bound holds only where that much was said."""
@@ -50,7 +50,6 @@ _SMALL = frozenset(
         "with",
     ]
 )
-_SENTENCE_END = re.compile(r"[.!?…。!?](?=\s|$)|\n")
 
 
 class WrongNotes(Exception):
@@ -132,14 +131,14 @@ def clipped(text: str, tokens: int) -> str:
     if estimate_tokens(text) <= tokens:
         return text
     start = text.encode()[: tokens * BYTES_PER_TOKEN - len("…".encode())].decode(errors="ignore")
-    ends = [match.end() for match in _SENTENCE_END.finditer(start)]
+    ends = [match.end() for match in SENTENCE_END.finditer(start)]
     if ends and ends[-1] > len(start) // 2:
         return start[: ends[-1]].rstrip()
     cut = start.rfind(" ")
     return start[: cut if cut > len(start) // 2 else None].rstrip() + "…"
 
 
-def words_of(text: str) -> list[str]:
+def spelt_words(text: str) -> list[str]:
     """The words of a text as they stand, with what is inside them (`don't`, `C++`, `node.js`)."""
     return _WORD.findall(text)
 

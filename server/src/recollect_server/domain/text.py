@@ -1,4 +1,4 @@
-"""How text is cut into words where the tokeniser of the index cannot: scripts that are written without spaces.
+"""How text is cut into sentences, and into words where the tokeniser of the index cannot: scripts that are written without spaces.
 
 SQLite's `unicode61` takes a whole run of Chinese or Japanese as one word. Here every run of such a script becomes its overlapping
 pairs of characters and its last character: `北京大学` -> `北京 京大 大学 学`. A word of two characters or more is then found by its
@@ -15,6 +15,8 @@ _UNSPACED = (
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
 )
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？]+[”’」』）]*|\n+")
+"""The marks that end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none."""
 
 
 def composed(text: str) -> str:
@@ -37,3 +39,10 @@ def runs(text: str) -> list[str]:
 def pairs(run: str) -> list[str]:
     """The overlapping pairs of a run and its last character."""
     return [run[i : i + 2] for i in range(len(run))]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text with the marks that end them, without the space around them; empty ones are left out."""
+    ends = [match.end() for match in SENTENCE_END.finditer(text)]
+    parts = (text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True))
+    return [part for part in parts if part]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.inference.weights import DIMENSIONS, MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
+from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.inference.weights import MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for 256."""

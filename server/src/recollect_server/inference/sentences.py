@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.notes import words_of
+from recollect_server.domain.notes import spelt_words
 from recollect_server.domain.stopwords import STOP_WORDS
-from recollect_server.domain.text import UNSPACED_RUN, pairs
+from recollect_server.domain.text import UNSPACED_RUN, pairs, sentences
 from recollect_server.inference.chatter import CHATTER
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
 _MAX_CONTENT = 20_000  # characters of a message that are read: the rest of a longer one is seldom prose
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_MARKS = re.compile(r"[*_`#>|~]+|^\s*(?:[-•+]|\d+[.)])\s+|\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
-_SPLIT = re.compile(r"(?<=[.!?…])[\"'”’)]*\s+|(?<=[。!?])|\n+")
+# Each part stops where the next one could begin: else a message of nothing but such marks would take seconds.
+_MARKS = re.compile(r"[*_`#>|~]+|^[ \t]*(?:[-•+]|\d+[.)])[ \t]+|\[([^\[\]]*)\]\([^()]*\)", re.MULTILINE)
 _LEAD = re.compile(
     r"^(?:(?:hey|hi|hello|wow|oh|ah|aw+|yeah|yes|yep|yup|no|nope|sure|thanks(?: so much| a lot| again)?|well|so|okay|ok|great"
     r"|cool|thank you(?: so much)?|awesome|nice|sounds good|absolutely|definitely|of course|good to (?:see|hear from) you|certainly"
@@ -62,14 +62,14 @@ def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
 def split(content: str) -> list[str]:
     """The sentences of a text without code, marks and opening pleasantries."""
     text = _MARKS.sub(lambda mark: mark.group(1) or " ", _CODE.sub("\n", content[:_MAX_CONTENT]))
-    parts = (_LEAD.sub("", part.strip()) for part in _SPLIT.split(text))
+    parts = (_LEAD.sub("", sentence) for sentence in sentences(text))
     return [part if len(part) <= _MAX_SENTENCE else part[: _MAX_SENTENCE - 1] + "…" for part in parts if part]
 
 
 def topical(text: str) -> list[str]:
     """The words of a text that say what it is about, lower case; of a script without spaces its pairs of characters."""
     words: list[str] = []
-    for word in words_of(text):
+    for word in spelt_words(text):
         if run := UNSPACED_RUN.search(word):
             words += pairs(run.group())[:-1] or [run.group()]
         elif len(word) > 1 and (low := word.lower().removesuffix("'s").removesuffix("’s")) not in STOP_WORDS and low not in CHATTER:
@@ -81,7 +81,7 @@ def names_in(text: str) -> tuple[str, ...]:
     """Words with a capital that do not begin the text, and words with a digit."""
     return tuple(
         word
-        for place, word in enumerate(words_of(text))
+        for place, word in enumerate(spelt_words(text))
         if any(letter.isdigit() for letter in word)
         or (place and word[0].isupper() and word.lower() not in STOP_WORDS and len(word) > 1)
     )
@@ -93,7 +93,7 @@ def _worth(text: str, role: Role, place: int, count: int, number: int) -> float:
         worth += 0.25
     if _OUTCOME.search(text):
         worth += 0.25
-    if text.endswith(("?", "?")):
+    if text.endswith(("?", "？")):
         # A question is open where nothing follows, and is the subject where all begins; in between its answer says more.
         worth += 0.2 if place < 1 or place >= count - 1 else -0.4
     if number == 0:

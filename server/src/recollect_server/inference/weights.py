@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODEL, TOKENIZER, SUMS = "model.int8w.onnx", "tokenizer.json", "SHA256SUMS"
-DIMENSIONS = 384
-"""Of every vector. A model with another number is refused."""
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -53,4 +51,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise NoWeights(f"{path.name} of the embedding model cannot be read: {error.strerror}") from error
+        raise NoWeights(
+            f"{path.name} of the embedding model cannot be read ({error.strerror}): install recollect-server again, or name another"
+            " model's folder with --embedding-model"
+        ) from error

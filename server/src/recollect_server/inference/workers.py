@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from recollect_server.domain.legs import DIMENSIONS
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.inference.weights import DIMENSIONS
 
 _NICE = 5
 _PART, _LITTLE = 2048, 192  # word pieces that a thread embeds at a time; while others should go first

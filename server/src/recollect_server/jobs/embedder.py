@@ -1,7 +1,7 @@
 """Embeds what was said, behind everything else."""
 
 from recollect_server.jobs.loop import Loop
-from recollect_server.services.embedding import Embedding
+from recollect_server.services.recall.embedding import Embedding
 
 _SECONDS = 0.25
 _MOST_SECONDS = 15.0  # between two tries of what still fails

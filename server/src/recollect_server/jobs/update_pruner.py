@@ -8,6 +8,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
 from recollect_server.services.space import Space
+from recollect_server.storage.index.updates import LOGS
 
 log = structlog.get_logger("recollect.updates")
 
@@ -17,7 +18,7 @@ _PAUSE = 0.02  # seconds between two, for others
 
 
 class UpdatePruner:
-    """A thread that looks at the log now and then. Started when made."""
+    """A thread that looks at the logs now and then. Started when made."""
 
     def __init__(self, space: Space, retention: timedelta, most: int, seconds: float = _SECONDS) -> None:
         self._space = space
@@ -42,15 +43,12 @@ class UpdatePruner:
     def prune(self) -> int:
         """Takes out what is too old or too much. Returns how many updates that were. Raises IndexUnavailable."""
         index = self._space.index
-        through = index.prunable(self._space.clock() - self._retention, self._most)
-        pruned = 0
-        while through and (taken := index.prune(through, _SLICE)):
-            pruned += taken
-            if self._loop.stopping.wait(_PAUSE):
-                return pruned
         before = self._space.clock() - self._retention
-        while taken := index.prune_external(before, self._most, _SLICE):
-            pruned += taken
-            if self._loop.stopping.wait(_PAUSE):
-                break
+        pruned = 0
+        for kept in LOGS:
+            through = index.prunable(kept, before, self._most)
+            while through and (taken := index.prune(kept, through, _SLICE)):
+                pruned += taken
+                if self._loop.stopping.wait(_PAUSE):
+                    return pruned
         return pruned

@@ -9,12 +9,12 @@ so a backup without it is not complete.
 import os
 import shutil
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 
+from recollect_server.services.recovery import Progress
 from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
 from recollect_server.storage.transcript.ledger import LEDGERS
 from recollect_server.storage.transcript.reader import scan
@@ -23,8 +23,6 @@ from recollect_server.storage.transcript.repair import whole_end
 MANIFEST = "backup.json"
 RESTORING = ".restoring"  # behind a folder's name until all of it is there
 _CHUNK = 1 << 20
-
-Progress = Callable[[int, int], None]
 
 
 class CannotCopy(Exception):
@@ -46,7 +44,7 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
     """Copies the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
-    folder = TranscriptFolder(target / space / "conversations")
+    folder = TranscriptFolder.of(target, space)
     folder.create()
     done = Copied()
     files, done.conversations = _back_up_all(source, folder, done, progress)
@@ -95,7 +93,7 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     """
     try:
         manifest = orjson.loads((source / MANIFEST).read_bytes())
-        origin = TranscriptFolder(source / manifest["space"] / "conversations")
+        origin = TranscriptFolder.of(source, manifest["space"])
         files = _files(origin, manifest["files"])
         external = _files(origin.external, manifest["external"]) if "external" in manifest else None
         ledgers = {

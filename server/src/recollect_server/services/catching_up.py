@@ -8,13 +8,13 @@ import structlog
 
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Began, Conversation, Unknown, fold
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.anchors import forgotten
+from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, contents_of, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
@@ -120,7 +120,7 @@ def catch_up(
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None or number is None:
-        raise ConversationNotFound(conversation_id)
+        raise not_there(folder, conversation_id)
     if wait:
         index.settle()
         if refused:
@@ -128,12 +128,22 @@ def catch_up(
     return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
 
 
-def forget_again(folder: TranscriptFolder, index: Index) -> None:
+def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNotFound:
+    """Why no line of a conversation can be read: it never began or was deleted, or each of its lines is damaged.
+
+    Damaged lines at a file's end are cut off and kept (see `storage.transcript.repair`): then there is a torn tail and no more.
+    """
+    left = (folder.torn_path(conversation_id), folder.path(conversation_id))
+    name = next((path.name for path in left if path.exists() and path.stat().st_size), None)
+    return ConversationDamaged(conversation_id, name) if name else ConversationNotFound(conversation_id)
+
+
+def forget_anchors_again(folder: TranscriptFolder, index: Index) -> None:
     """Takes out of an index that was brought up the anchors that were forgotten: they stand in transcripts still.
 
     Raises IndexUnavailable, OSError.
     """
-    for key, until in forgotten(folder).items():
+    for key, until in forgotten_keys(folder).items():
         index.forget_anchors(key, until)
 
 

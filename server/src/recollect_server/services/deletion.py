@@ -24,7 +24,7 @@ from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 from recollect_server.storage.transcript.ledger import FORGOTTEN, Ledger
 from recollect_server.storage.transcript.reader import scan
-from recollect_server.storage.transcript.received import deliveries, forget, forgotten
+from recollect_server.storage.transcript.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.transcript.record import Entry
 
 log = structlog.get_logger("recollect.deletion")
@@ -110,9 +110,9 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
     try:
         if hashes := deliveries(path):
             ledger = Ledger(folder, FORGOTTEN)
-            forget(ledger, hashes)
+            forget_deliveries(ledger, hashes)
             reach("delete.forgotten")
-            index.forget(hashes, ledger.size())
+            index.forget_deliveries(hashes, ledger.size())
         number = index.removal(conversation_id)
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
@@ -147,7 +147,7 @@ def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
     ledger = Ledger(folder, FORGOTTEN)
     ledger.mend()
     if (size := ledger.size()) != index.forgotten_bytes():
-        index.forget(forgotten(ledger), size)
+        index.forget_deliveries(forgotten_deliveries(ledger), size)
 
 
 def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:

@@ -3,17 +3,15 @@
 Where nothing is missing this costs a stat for each conversation, and reads no transcript.
 """
 
-import time as clock_time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import apsw
 import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.catching_up import IndexAhead, catch_up, forget_again
+from recollect_server.services.catching_up import IndexAhead, catch_up, forget_anchors_again
 from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.services.external.catching_up import bring_up as bring_up_external
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
@@ -26,7 +24,10 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 log = structlog.get_logger("recollect.recovery")
 
 Progress = Callable[[int, int], None]
-"""Told how many transcripts of how many have been looked after, once this takes more than a second."""
+"""Told of each transcript, before it is looked after, how many of how many are done; and at the end that all are.
+
+Who shows it to a person chooses how often.
+"""
 
 
 def unheard(_done: int, _of: int) -> None:
@@ -67,7 +68,7 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
     reach("recover.index_removed")
     try:
         index = Index(folder.root)
-    except apsw.Error as error:
+    except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     return _bring_up(folder, index, clock, progress, rebuilt=True)
 
@@ -78,7 +79,7 @@ def _open(root: Path) -> Index | None:
         return None
     try:
         index = Index(root)
-    except (apsw.Error, ValueError, IndexUnavailable) as error:
+    except IndexUnavailable as error:
         log.warning("index_unusable", reason=str(error))
         return None
     try:
@@ -126,11 +127,8 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     if behind and not rebuilt:
         index.skip_cursors()
     messages = damaged = cut = 0
-    began = shown = clock_time.monotonic()
     for done, conversation_id in enumerate(sorted(behind)):
-        if clock_time.monotonic() - shown > 1:
-            shown = clock_time.monotonic()
-            progress(done, len(behind))
+        progress(done, len(behind))
         try:
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
@@ -148,11 +146,10 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
-    forget_again(folder, index)
+    forget_anchors_again(folder, index)
     external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
     reach("recover.done")
-    if shown != began:
-        progress(len(behind), len(behind))
+    progress(len(behind), len(behind))
     return Recovered(
         index,
         rebuilt,

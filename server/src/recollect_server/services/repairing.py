@@ -5,11 +5,10 @@ Until that is done the service answers from the transcripts what it can, and sea
 
 from collections.abc import Callable
 
-import apsw
 import structlog
 
 from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.catching_up import catch_up, forget_again
+from recollect_server.services.catching_up import catch_up, forget_anchors_again
 from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.external import catching_up as external
 from recollect_server.services.space import Space
@@ -31,7 +30,7 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
                 # One whose transcript refuses to be written is caught up when it is written to.
                 if not space.holding.of(conversation_id) and not _caught_up(space, conversation_id):
                     return False
-    except (IndexUnavailable, StorageUnavailable, OSError, apsw.Error) as error:
+    except (IndexUnavailable, StorageUnavailable, OSError) as error:
         log.warning("index_not_repaired", reason=str(error))
         return False
     return not space.behind.conversations()
@@ -65,7 +64,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 return False
             with space.locks.hold(conversation_id):
                 _bring_up(space, new, conversation_id)
-        forget_again(space.folder, new)
+        forget_anchors_again(space.folder, new)
         _bring_up_external(space, new)
         space.change_index(new)
     except BaseException:

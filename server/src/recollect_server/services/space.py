@@ -15,10 +15,11 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
-from recollect_server.services.catching_up import IndexAhead, catch_up, read_unindexed
+from recollect_server.services.catching_up import IndexAhead, catch_up, not_there, read_unindexed
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
@@ -26,7 +27,6 @@ from recollect_server.services.locks import StripedLocks
 from recollect_server.services.routes import Routes
 from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
@@ -36,7 +36,6 @@ from recollect_server.storage.transcript.writer import TranscriptChanged, Transc
 log = structlog.get_logger("recollect.space")
 
 _MAX_HEADS = 20_000  # some 1 KiB each
-_MAX_LINES = (1 << SEQUENCE_BITS) - 1
 
 
 @frozen
@@ -150,7 +149,7 @@ class Space:
         try:
             size = self.folder.path(conversation_id).stat().st_size
         except FileNotFoundError:
-            raise ConversationNotFound(conversation_id) from None
+            raise not_there(self.folder, conversation_id) from None
         except OSError as error:
             raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
         try:
@@ -178,7 +177,7 @@ class Space:
         except OSError as error:
             raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
         if conversation is None:
-            raise ConversationNotFound(conversation_id)
+            raise not_there(self.folder, conversation_id)
         return Head(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: Head) -> None:
@@ -246,8 +245,8 @@ class Space:
         held and may be written later, and an event is not written. Hold the conversation's lock. An index that fails does not fail
         this: the lines are indexed later.
         """
-        if head.lines + len(contents) > _MAX_LINES:
-            raise InvalidField.of("conversation_id", f"the conversation is full: {_MAX_LINES} lines. Begin a new one")
+        if head.lines + len(contents) > MAX_LINES:
+            raise InvalidField.of("conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one")
         conversation_id = head.conversation.id
         stuck = self.holding.of(conversation_id)
         if stuck and stuck.batches:

@@ -46,12 +46,6 @@ class Tiers:
         for name in [name for name, (tier, _) in self._known.items() if tier is Tier.HOT]:
             self._move(name, Tier.WARM, "the server started, with nothing in memory")
 
-    def tier_of(self, conversation_id: str) -> Tier:
-        """Where a conversation is."""
-        with self._guard:
-            self._expire()
-            return self._known.get(conversation_id, (Tier.COLD, 0))[0]
-
     def warm_since(self, conversation_id: str) -> int | None:
         """When a conversation that is not cold was touched last; None of a cold one."""
         with self._guard:

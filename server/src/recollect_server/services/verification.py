@@ -1,9 +1,7 @@
 """Compares the transcripts and the index, line by line and word by word. Changes nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-
-import apsw
 
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import AnchorSet, Continued, Conversation
@@ -11,25 +9,24 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.catching_up import folded
-from recollect_server.services.embedding import text_of
 from recollect_server.services.external.checking import check as check_external
+from recollect_server.services.recall.embedding import text_of
+from recollect_server.services.recovery import Progress
 from recollect_server.services.soundness import look_through
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.anchors import forgotten as forgotten_anchors
+from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
 from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.received import forgotten
+from recollect_server.storage.transcript.received import forgotten_deliveries
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -80,7 +77,7 @@ def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
         return None
     try:
         index = Index(folder.root)
-    except (apsw.Error, ValueError, IndexUnavailable) as error:
+    except IndexUnavailable as error:
         done.problems.append(f"index: cannot be used: {error}")
         return None
     try:
@@ -99,7 +96,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
     done.problems += _anchors(folder, {name for name, _ in names})
-    gone = forgotten_anchors(folder)
+    gone = forgotten_keys(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
@@ -221,6 +218,6 @@ def _ledgers(folder: TranscriptFolder, contents: Contents | None) -> Iterator[st
         path = folder.ledger_path(name)
         if path.exists():
             yield from (f"{path.name}: {it}" for it in look_through(path, path.stat().st_size) if isinstance(it, str))
-    known = len(set(forgotten(Ledger(folder, FORGOTTEN))))
-    if contents and contents.forgotten() != known:
-        yield f"index: it knows {contents.forgotten()} of {known} forgotten messages"
+    known = len(set(forgotten_deliveries(Ledger(folder, FORGOTTEN))))
+    if contents and contents.forgotten_deliveries() != known:
+        yield f"index: it knows {contents.forgotten_deliveries()} of {known} forgotten messages"

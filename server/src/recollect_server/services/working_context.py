@@ -151,6 +151,16 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     return Turns(messages, len(lines) - len(messages))
 
 
+def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message] | None:
+    """The messages at these places; None of a conversation that was deleted since the index named it. Raises StorageUnavailable."""
+    try:
+        return read_places(space, conversation_id, places).messages
+    except StorageUnavailable as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
 def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
     try:
         lines, _ = read_unindexed(space.folder, head.conversation.id, head.lines)

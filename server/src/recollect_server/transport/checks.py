@@ -1,16 +1,17 @@
-"""Refuses bad input by the field's name, before anything is touched. The limits are those that the contract states."""
+"""Refuses bad input by the field's name, before anything is touched. The limits are those that the contract states.
+
+What more than one service asks of its fields is here; what is asked of a message is in `checks_message`, of what comes in over a
+channel in `checks_channel`. What one call alone asks, its handler does.
+"""
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from google.protobuf import json_format
-from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect.v1 import message_pb2
 from recollect.v1.conversation_pb2 import Party
-from recollect.v1.recall_pb2 import DateRange
 
 from recollect_server.domain.errors import InvalidField, Violation
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
@@ -20,12 +21,13 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that spells it itself has one backslash more
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
-MAX_METADATA = 64 * 1024
-MAX_METADATA_DEPTH = 24
-MAX_QUERY = 64 * 1024
 _PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998}
+MAX_NAME = 256
+"""Characters of a participant's or a person's name."""
+MAX_ADDRESS = 320
+"""Characters of an address on a channel."""
+MAX_FILTER = 64
+"""Entries of a filter: of each any may match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,35 @@ class Checks:
         if self.violations:
             raise InvalidField(*self.violations)
 
+    # Texts --------------------------------------------------------------------------------------------------------------
+
+    def no_nul(self, name: str, value: str) -> None:
+        """A text without NUL."""
+        if "\0" in value:
+            self.refuse(name, "holds the character NUL")
+
     def text(self, name: str, value: str, *, most: int, least: int = 0) -> None:
         """A text of `least` to `most` characters without NUL."""
         if not least <= len(value) <= most:
             self.refuse(name, f"has {len(value)} characters; {least} to {most} are allowed")
-        elif "\0" in value:
-            self.refuse(name, "holds the character NUL")
+        else:
+            self.no_nul(name, value)
+
+    def long_text(self, name: str, value: str, most: int) -> None:
+        """A text of at most `most` bytes without NUL."""
+        if (size := len(value.encode())) > most:
+            self.refuse(name, f"has {size} bytes; at most {most} are allowed")
+        else:
+            self.no_nul(name, value)
+
+    def said(self, name: str, value: str, most: int) -> None:
+        """The same, and not only white space."""
+        if not value.strip():
+            self.refuse(name, "is empty")
+        else:
+            self.long_text(name, value, most)
+
+    # Names of things ----------------------------------------------------------------------------------------------------
 
     def conversation_id(self, name: str, value: str, *, required: bool = True) -> None:
         """`conv-` and a ULID."""
@@ -73,15 +98,10 @@ class Checks:
         if not is_escalation_id(value):
             self.refuse(name, "is required" if not value else "is not esc- and a ULID of 26 characters")
 
-    def said(self, name: str, value: str, most: int) -> None:
-        """A text of 1 to `most` bytes that is not only white space, without NUL."""
-        size = len(value.encode())
-        if not value.strip():
-            self.refuse(name, "is empty")
-        elif size > most:
-            self.refuse(name, f"has {size} bytes; at most {most} are allowed")
-        elif "\0" in value:
-            self.refuse(name, "holds the character NUL")
+    def request_id(self, value: str) -> None:
+        """1 to 128 printable ASCII characters, or unset."""
+        if value and not _REQUEST_ID.fullmatch(value):
+            self.refuse("request_id", "is not 1 to 128 printable ASCII characters without spaces")
 
     def label(self, name: str, value: str, *, required: bool = False) -> None:
         """A channel: lower case letters, digits, `_` and `-`."""
@@ -89,41 +109,62 @@ class Checks:
             expected = "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
             self.refuse(name, f"is not a channel: {expected}")
 
-    def request_id(self, value: str) -> None:
-        """1 to 128 printable ASCII characters, or unset."""
-        if value and not _REQUEST_ID.fullmatch(value):
-            self.refuse("request_id", "is not 1 to 128 printable ASCII characters without spaces")
+    def kebab(self, name: str, value: str) -> None:
+        """A label in kebab-case."""
+        if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
+            self.refuse(name, "is not kebab-case of at most 64 characters")
+
+    def anchor_key(self, value: str, *, required: bool = True) -> None:
+        """A key of an anchor."""
+        if (required or value) and not _KEY.fullmatch(value):
+            self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
+
+    def party(self, name: str, value: Party) -> None:
+        """Texts of at most what the contract says."""
+        for part, most in _PARTY.items():
+            self.text(f"{name}.{part}", getattr(value, part), most=most)
+
+    # Lists --------------------------------------------------------------------------------------------------------------
+
+    def count(self, name: str, values: Sequence[object], most: int, *, least: int = 0) -> bool:
+        """A list of `least` to `most` entries. Returns whether it is one."""
+        if least <= len(values) <= most:
+            return True
+        allowed = f"{least} to {most}" if least else f"at most {most}"
+        self.refuse(name, f"has {len(values)} entries; {allowed} are allowed")
+        return False
+
+    def channels(self, name: str, values: Sequence[str]) -> None:
+        """Channels, as a filter."""
+        self.count(name, values, MAX_FILTER)
+        for index, value in enumerate(values[:MAX_FILTER]):
+            self.label(f"{name}[{index}]", value, required=True)
+
+    def topics(self, name: str, values: Sequence[str], most: int = 16) -> None:
+        """Labels in kebab-case."""
+        self.count(name, values, most)
+        for index, value in enumerate(values[:most]):
+            self.kebab(f"{name}[{index}]", value)
+
+    def names(self, name: str, values: Sequence[str]) -> None:
+        """Names of participants, none twice."""
+        self.count(name, values, MAX_FILTER)
+        for index, value in enumerate(values[:MAX_FILTER]):
+            self.text(f"{name}[{index}]", value, least=1, most=MAX_NAME)
+        if len(set(values)) != len(values):
+            self.refuse(name, "names somebody twice")
+
+    # Numbers and times --------------------------------------------------------------------------------------------------
 
     def not_negative(self, name: str, value: float) -> None:
         """0 or more, and finite."""
         if not value >= 0 or math.isinf(value):
             self.refuse(name, f"is {value}; it must not be negative")
 
-    def topics(self, name: str, values: list[str], most: int = 16) -> None:
-        """Kebab-case labels."""
-        if len(values) > most:
-            self.refuse(name, f"has {len(values)} entries; at most {most} are allowed")
-        for index, value in enumerate(values[:most]):
-            self.kebab(f"{name}[{index}]", value)
-
-    def kebab(self, name: str, value: str) -> None:
-        """A label in kebab-case."""
-        if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
-            self.refuse(name, "is not kebab-case of at most 64 characters")
-
-    def names(self, name: str, values: list[str], most: int = 64) -> None:
-        """Names of participants, none twice."""
-        if len(values) > most:
-            self.refuse(name, f"has {len(values)} entries; at most {most} are allowed")
-        for index, value in enumerate(values[:most]):
-            self.text(f"{name}[{index}]", value, least=1, most=256)
-        if len(set(values)) != len(values):
-            self.refuse(name, "names somebody twice")
-
-    def party(self, name: str, value: Party) -> None:
-        """Texts of at most what the contract says."""
-        for part, most in _PARTY.items():
-            self.text(f"{name}.{part}", getattr(value, part), most=most)
+    def share(self, name: str, value: float) -> None:
+        """From 0 to 1."""
+        if not 0 <= value <= 1:
+            self.refuse(name, f"is {value}; it must be from 0 to 1")
 
     def moment(self, name: str, value: Timestamp, now: int | None = None) -> None:
         """A time from 1970 to a day after `now` (None: to the year 9999)."""
@@ -134,132 +175,12 @@ class Checks:
         elif now is not None and value.seconds * 1000 > now + DAY:
             self.refuse(name, "is more than a day ahead of the server's clock")
 
-    def span(self, names: tuple[str, str], start: Timestamp | None, end: Timestamp | None) -> None:
-        """Two times, the first before the second where both are set."""
-        for name, value in zip(names, (start, end), strict=True):
-            if value is not None:
-                self.moment(name, value)
-        if start is not None and end is not None and (start.seconds, start.nanos) >= (end.seconds, end.nanos):
-            self.refuse(names[1], f"is not after {names[0]}")
-
-    def date_range(self, name: str, value: DateRange) -> None:
-        """A span of time."""
-        self.span(
-            (f"{name}.start", f"{name}.end"),
-            value.start if value.HasField("start") else None,
-            value.end if value.HasField("end") else None,
-        )
-
-    def anchor_key(self, value: str, *, required: bool = True) -> None:
-        """A key of an anchor."""
-        if (required or value) and not _KEY.fullmatch(value):
-            self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
-
-    def share(self, name: str, value: float) -> None:
-        """From 0 to 1."""
-        if not 0 <= value <= 1:
-            self.refuse(name, f"is {value}; it must be from 0 to 1")
-
-    def messages(self, values: list[message_pb2.Message], limits: Limits, now: int) -> None:
-        """A batch to append; `now` is the server's clock in milliseconds."""
-        if not 1 <= len(values) <= 1000:
-            self.refuse("messages", f"has {len(values)} entries; 1 to 1000 are allowed")
-            return
-        total = 0
-        for index, value in enumerate(values):
-            size = value.ByteSize()
-            total += size
-            if size > limits.message_bytes:
-                self.refuse(
-                    f"messages[{index}].content",
-                    f"the message has {size} bytes; at most {limits.message_bytes} are allowed",
-                )
-            else:
-                self._message(f"messages[{index}]", value, now)
-        if total > limits.batch_bytes:
-            self.refuse("messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed")
-
-    def _message(self, name: str, value: message_pb2.Message, now: int) -> None:
-        role = value.role
-        if role not in (message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT, message_pb2.ROLE_TOOL):
-            self.refuse(f"{name}.role", "is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL")
-            return
-        if "\0" in value.content:
-            self.refuse(f"{name}.content", "holds the character NUL")
-        if "\0" in value.thinking_text:
-            self.refuse(f"{name}.thinking_text", "holds the character NUL")
-        assistant, tool = role == message_pb2.ROLE_ASSISTANT, role == message_pb2.ROLE_TOOL
-        empty = not value.content and not value.attachments
-        if empty and role == message_pb2.ROLE_USER:
-            self.refuse(f"{name}.content", "is empty, and there is no attachment")
-        elif empty and assistant and not value.thinking_text and not value.tool_calls:
-            self.refuse(f"{name}.content", "is empty, and there is no thinking, no tool call and no attachment")
-        if value.thinking_text and not assistant:
-            self.refuse(f"{name}.thinking_text", "goes with ROLE_ASSISTANT alone")
-        if value.tool_calls and not assistant:
-            self.refuse(f"{name}.tool_calls", "go with ROLE_ASSISTANT alone")
-        if tool != bool(value.tool_call_id):
-            self.refuse(f"{name}.tool_call_id", "is required with ROLE_TOOL" if tool else "goes with ROLE_TOOL alone")
-        if value.tool_call_id:
-            self.text(f"{name}.tool_call_id", value.tool_call_id, most=256)
-        if value.sender:
-            self.text(f"{name}.sender", value.sender, most=256)
-        if value.channel:
-            self.label(f"{name}.channel", value.channel)
-        if value.HasField("timestamp"):
-            self.moment(f"{name}.timestamp", value.timestamp, now)
-        if value.HasField("usage"):
-            self.not_negative(f"{name}.usage.input", value.usage.input)
-            self.not_negative(f"{name}.usage.output", value.usage.output)
-        if value.HasField("cost"):
-            self.not_negative(f"{name}.cost", value.cost)
-        if value.tool_calls:
-            self._tool_calls(f"{name}.tool_calls", value)
-        if value.attachments:
-            self.attachments(f"{name}.attachments", value.attachments)
-        if value.HasField("metadata"):
-            self._metadata(f"{name}.metadata", value.metadata)
-
-    def _tool_calls(self, name: str, value: message_pb2.Message) -> None:
-        if len(value.tool_calls) > 128:
-            self.refuse(name, f"has {len(value.tool_calls)} entries; at most 128 are allowed")
-            return
-        for index, call in enumerate(value.tool_calls):
-            self.text(f"{name}[{index}].id", call.id, least=1, most=256)
-            self.text(f"{name}[{index}].name", call.name, least=1, most=256)
-            if "\0" in call.arguments:
-                self.refuse(f"{name}[{index}].arguments", "holds the character NUL")
-        if len({call.id for call in value.tool_calls}) != len(value.tool_calls):
-            self.refuse(name, "has two calls of one id")
-
-    def attachments(self, name: str, values: Sequence[message_pb2.Attachment]) -> None:
-        """Files that came with a message."""
-        if len(values) > 64:
-            self.refuse(name, f"has {len(values)} entries; at most 64 are allowed")
-            return
-        for index, attachment in enumerate(values):
-            self.text(f"{name}[{index}].media_type", attachment.media_type, least=1, most=255)
-            self.text(f"{name}[{index}].uri", attachment.uri, least=1, most=8192)
-            self.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)
-
-    def _metadata(self, name: str, value: Struct) -> None:
-        try:
-            text = json_format.MessageToJson(value, indent=None)
-        except (json_format.SerializeToJsonError, ValueError) as error:  # ValueError: a number that is not finite
-            self.refuse(name, f"is not JSON: {error}")
-            return
-        if _depth(text) > MAX_METADATA_DEPTH:
-            self.refuse(name, f"is nested deeper than {MAX_METADATA_DEPTH} levels")
-        elif len(text.encode()) > MAX_METADATA:
-            self.refuse(name, f"has {len(text.encode())} bytes as JSON; at most {MAX_METADATA} are allowed")
-        elif _NUL.search(text):
-            self.refuse(name, "holds the character NUL")
-
-
-def _depth(json: str) -> int:
-    """How many levels of objects and lists a JSON text has."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(json):
-        depth += 1 if bracket in "[{" else -1 if bracket in "]}" else 0
-        deepest = max(deepest, depth)
-    return deepest
+    def span(self, owner: Any, first: str, last: str, path: str = "") -> None:
+        """Two fields of a message that are times or unset, the first before the last where both are set."""
+        there = [name for name in (first, last) if owner.HasField(name)]
+        for name in there:
+            self.moment(f"{path}{name}", getattr(owner, name))
+        if len(there) == 2:
+            begin, end = getattr(owner, first), getattr(owner, last)
+            if (begin.seconds, begin.nanos) >= (end.seconds, end.nanos):
+                self.refuse(f"{path}{last}", f"is not after {path}{first}")

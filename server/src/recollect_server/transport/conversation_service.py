@@ -12,7 +12,8 @@ from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.transport.checks import Checks, Limits
+from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
+from recollect_server.transport.checks_message import check_messages
 from recollect_server.transport.convert import (
     conversation_to,
     fill_conversation,
@@ -23,13 +24,15 @@ from recollect_server.transport.convert import (
     timestamp,
 )
 from recollect_server.transport.handling import Send
-from recollect_server.transport.pages import place_of, token_of
+from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
+_MAX_TITLE = 80
+_MAX_NAME = 128  # of a model, or of a draft
+_MAX_QUERY = 256
 _MAX_SUMMARY = 1 << 20
 _MAX_ABBREVIATION = 16 * 1024
 _MAX_TURNS = 1000
-_MAX_CHANNELS = 64
 _MAX_CONVERSATIONS = 1000
 _MAX_BATCH = 1000
 
@@ -57,9 +60,9 @@ class ConversationHandlers:
         """Begins a conversation."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
-        checks.names("participants", list(request.participants))
+        checks.names("participants", request.participants)
         checks.party("party", request.party)
-        checks.text("model", request.model, most=128)
+        checks.text("model", request.model, most=_MAX_NAME)
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
@@ -85,15 +88,11 @@ class ConversationHandlers:
         """A page of conversations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
-        _check_channels(checks, list(request.channels))
-        checks.topics("topics", list(request.topics), most=64)
+        checks.channels("channels", request.channels)
+        checks.topics("topics", request.topics, most=MAX_FILTER)
         checks.party("party", request.party)
-        checks.span(
-            ("updated_after", "updated_before"),
-            request.updated_after if request.HasField("updated_after") else None,
-            request.updated_before if request.HasField("updated_before") else None,
-        )
-        checks.text("query", request.query, most=256)
+        checks.span(request, "updated_after", "updated_before")
+        checks.text("query", request.query, most=_MAX_QUERY)
         checks.done()
         chosen = Filter(
             channels=tuple(request.channels),
@@ -104,8 +103,7 @@ class ConversationHandlers:
             updated_before=optional_milliseconds(request, "updated_before"),
             title=request.query,
         )
-        size = min(request.page_size or 50, 500)
-        page = self._conversations.page(chosen, size, place_of(request, request.page_token))
+        page = self._conversations.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
         return api.ListResponse(
             conversations=[conversation_to(c) for c in page.conversations],
             next_page_token=token_of(request, page.next),
@@ -139,9 +137,9 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.request_id(request.request_id)
-        checks.text("draft_id", request.draft_id, most=128)
+        checks.text("draft_id", request.draft_id, most=_MAX_NAME)
         checks.not_negative("expected_turn", request.expected_turn)
-        checks.messages(list(request.messages), self._limits, self._clock())
+        check_messages(checks, request.messages, self._limits, self._clock())
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -163,12 +161,10 @@ class ConversationHandlers:
     def StreamUpdates(self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send) -> None:
         """Opens a stream of live updates."""
         checks = Checks()
-        if len(request.conversation_ids) > _MAX_CONVERSATIONS:
-            count = len(request.conversation_ids)
-            checks.refuse("conversation_ids", f"has {count} entries; at most {_MAX_CONVERSATIONS} are allowed")
+        checks.count("conversation_ids", request.conversation_ids, _MAX_CONVERSATIONS)
         for index, name in enumerate(request.conversation_ids[:_MAX_CONVERSATIONS]):
             checks.conversation_id(f"conversation_ids[{index}]", name)
-        _check_channels(checks, list(request.channels))
+        checks.channels("channels", request.channels)
         checks.not_negative("max_turns", request.max_turns)
         checks.not_negative("max_batch", request.max_batch)
         checks.done()
@@ -181,11 +177,10 @@ class ConversationHandlers:
         """Passes on more text of an unfinished answer."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
-        checks.text("draft_id", request.draft_id, least=1, most=128)
+        checks.text("draft_id", request.draft_id, least=1, most=_MAX_NAME)
         checks.not_negative("offset", request.offset)
-        if "\0" in request.text:
-            checks.refuse("text", "holds the character NUL")
-        elif not request.text and not request.done:
+        checks.no_nul("text", request.text)
+        if not request.text and not request.done:
             checks.refuse("text", "is empty, and the draft is not done")
         checks.done()
         self._live.publish(request.conversation_id, request.draft_id, request.offset, request.text, done=request.done)
@@ -213,7 +208,7 @@ class ConversationHandlers:
         title = request.title.strip()
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
-        checks.text("title", title, least=1, most=80)
+        checks.text("title", title, least=1, most=_MAX_TITLE)
         if any(character in title for character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
             checks.refuse("title", "is not on one line")
         checks.request_id(request.request_id)
@@ -225,7 +220,7 @@ class ConversationHandlers:
         """Sets the model that answers."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
-        checks.text("model", request.model, most=128)
+        checks.text("model", request.model, most=_MAX_NAME)
         checks.request_id(request.request_id)
         checks.done()
         conversation = self._conversations.set_model(request.conversation_id, request.model, request.request_id)
@@ -254,7 +249,7 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.said("text", request.text, _MAX_ABBREVIATION)
-        checks.topics("topics", list(request.topics))
+        checks.topics("topics", request.topics)
         checks.request_id(request.request_id)
         checks.done()
         conversation = self._conversations.record_abbreviation(
@@ -286,10 +281,3 @@ def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged
-
-
-def _check_channels(checks: Checks, channels: list[str]) -> None:
-    if len(channels) > _MAX_CHANNELS:
-        checks.refuse("channels", f"has {len(channels)} entries; at most {_MAX_CHANNELS} are allowed")
-    for index, channel in enumerate(channels[:_MAX_CHANNELS]):
-        checks.label(f"channels[{index}]", channel, required=True)

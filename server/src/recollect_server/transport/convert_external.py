@@ -1,11 +1,9 @@
-"""External communications of the contract to the house's types, and back; and their updates as they go out."""
+"""External communications as they go out."""
 
 from recollect.v1 import external_communication_pb2 as pb
 from recollect.v1 import message_pb2
 
-from recollect_server.domain import external as domain
 from recollect_server.domain.external import Communication, Direction, Escalation, ExternalMessage, Trust
-from recollect_server.domain.update import Heartbeat
 from recollect_server.transport.convert import timestamp
 
 TRUSTS = {
@@ -59,25 +57,3 @@ def escalation_to(escalation: Escalation) -> pb.Escalation:
         create_time=timestamp(escalation.create_time),
         resolve_time=None if resolved is None else timestamp(resolved),
     )
-
-
-def encode_communication_update(update: domain.CommunicationUpdate) -> bytes:
-    """An update as bytes of `recollect.v1.CommunicationUpdate`."""
-    value = pb.CommunicationUpdate(
-        cursor=update.cursor, communication_id=update.communication_id, time=timestamp(update.time), reset=update.reset
-    )
-    match update.kind:
-        case domain.Listed(communications):
-            value.communication_list.communications.extend(map(communication_to, communications))
-            value.communication_list.SetInParent()
-        case domain.Exchanged(communication, message):
-            value.communication_message.communication.CopyFrom(communication_to(communication))
-            if message is not None:
-                value.communication_message.message.CopyFrom(external_message_to(message))
-        case domain.Changed(communication):
-            value.communication_changed.communication.CopyFrom(communication_to(communication))
-        case domain.Escalated(escalation):
-            value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
-        case Heartbeat():
-            value.heartbeat.SetInParent()
-    return value.SerializeToString()

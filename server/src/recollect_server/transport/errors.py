@@ -1,115 +1,99 @@
 """The table of errors: what each of the house's errors is to a caller. Nothing else decides a gRPC code."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-import grpc
 from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message as ProtoMessage
 from google.rpc import error_details_pb2, status_pb2
-from recollect.v1.error_pb2 import ErrorReason
+from grpc import StatusCode
+from recollect.v1 import error_pb2 as reasons
 
 from recollect_server.domain import errors
 
 DOMAIN = "recollect"
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What an error is to a caller."""
+
+    code: StatusCode
+    reason: "reasons.ErrorReason.ValueType | None"
+    """None: the code alone, as gRPC itself answers."""
+    metadata: tuple[str, ...] = ()
+    """Attributes of the error that the caller is told, by these names."""
+
+
+TABLE: dict[type[errors.RecollectError], Row] = {
+    errors.InvalidField: Row(StatusCode.INVALID_ARGUMENT, reasons.ERROR_REASON_INVALID_FIELD),
+    errors.InvalidPageToken: Row(StatusCode.INVALID_ARGUMENT, reasons.ERROR_REASON_INVALID_PAGE_TOKEN),
+    errors.ConversationNotFound: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_CONVERSATION_NOT_FOUND, ("conversation_id",)),
+    errors.ConversationDamaged: Row(StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("conversation_id",)),
+    errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
+    errors.RequestIdReused: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_REQUEST_ID_REUSED, ("request_id",)),
+    errors.TurnOutOfDate: Row(StatusCode.ABORTED, reasons.ERROR_REASON_TURN_OUT_OF_DATE, ("expected_turn", "turn_count")),
+    errors.ConversationReadOnly: Row(
+        StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_READ_ONLY, ("conversation_id", "channel")
+    ),
+    errors.AnchorsPresent: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ANCHORS_PRESENT, ("anchors",)),
+    errors.TrustRequired: Row(StatusCode.PERMISSION_DENIED, reasons.ERROR_REASON_TRUST_REQUIRED, ("communication_id", "trust")),
+    errors.EscalationClosed: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)),
+    errors.StorageUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE),
+    errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
+    errors.RateLimited: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)),
+    errors.TooManySubscribers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS),
+    errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
+}
+"""An error that is not here is what the kind above it in `domain.errors` is."""
+
+
 def status_of(error: errors.RecollectError) -> status_pb2.Status:
     """The status that a caller gets for an error of the house."""
-    match error:
-        case errors.InvalidField(violations=violations):
-            bad = error_details_pb2.BadRequest(
-                field_violations=[
-                    error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description) for v in violations
-                ]
-            )
-            return status(grpc.StatusCode.INVALID_ARGUMENT, "ERROR_REASON_INVALID_FIELD", str(error), details=(bad,))
-        case errors.InvalidPageToken():
-            return status(grpc.StatusCode.INVALID_ARGUMENT, "ERROR_REASON_INVALID_PAGE_TOKEN", str(error))
-        case errors.ConversationNotFound(conversation_id=conversation_id):
-            metadata = {"conversation_id": conversation_id}
-            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_CONVERSATION_NOT_FOUND", str(error), metadata)
-        case errors.CommunicationNotFound(name=name) | errors.EscalationNotFound(name=name):
-            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": name})
-        case errors.TrustRequired(communication_id=communication_id, trust=trust):
-            metadata = {"communication_id": communication_id, "trust": trust}
-            return status(grpc.StatusCode.PERMISSION_DENIED, "ERROR_REASON_TRUST_REQUIRED", str(error), metadata)
-        case errors.EscalationClosed(escalation_id=escalation_id):
-            metadata = {"escalation_id": escalation_id}
-            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ESCALATION_RESOLVED", str(error), metadata)
-        case errors.RequestIdReused(request_id=request_id):
-            metadata = {"request_id": request_id}
-            return status(grpc.StatusCode.ALREADY_EXISTS, "ERROR_REASON_REQUEST_ID_REUSED", str(error), metadata)
-        case errors.TurnOutOfDate(expected=expected, turn_count=turn_count):
-            metadata = {"expected_turn": str(expected), "turn_count": str(turn_count)}
-            return status(grpc.StatusCode.ABORTED, "ERROR_REASON_TURN_OUT_OF_DATE", str(error), metadata)
-        case errors.AnchorsPresent(count=count):
-            metadata = {"anchors": str(count)}
-            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_ANCHORS_PRESENT", str(error), metadata)
-        case errors.AnchorNotFound(key=key):
-            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": key})
-        case errors.ConversationReadOnly(conversation_id=conversation_id, channel=channel):
-            metadata = {"conversation_id": conversation_id, "channel": channel}
-            return status(grpc.StatusCode.FAILED_PRECONDITION, "ERROR_REASON_CONVERSATION_READ_ONLY", str(error), metadata)
-        case errors.NothingNamed(name=name):
-            return status(grpc.StatusCode.NOT_FOUND, "ERROR_REASON_NOT_FOUND", str(error), {"name": name})
-        case errors.RateLimited(sender=sender, retry_after_ms=wait):
-            reason, metadata = "ERROR_REASON_RATE_LIMITED", {"sender": sender}
-            return status(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, str(error), metadata, (_retry(wait),))
-        case errors.StorageUnavailable(retry_after_ms=wait):
-            reason = "ERROR_REASON_STORAGE_UNAVAILABLE"
-            return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))
-        case errors.IndexUnavailable(retry_after_ms=wait):
-            reason = "ERROR_REASON_INDEX_UNAVAILABLE"
-            return status(grpc.StatusCode.UNAVAILABLE, reason, str(error), details=(_retry(wait),))
-        case errors.TooManySubscribers(retry_after_ms=wait):
-            reason = "ERROR_REASON_TOO_MANY_SUBSCRIBERS"
-            return status(grpc.StatusCode.RESOURCE_EXHAUSTED, reason, str(error), details=(_retry(wait),))
-        case errors.Stopping(retry_after_ms=wait):
-            return _with_details(grpc.StatusCode.UNAVAILABLE, str(error), _retry(wait))
-        case errors.DeadlineExceeded():
-            return status(grpc.StatusCode.DEADLINE_EXCEEDED, "ERROR_REASON_DEADLINE_EXCEEDED", str(error))
-        case _:
-            raise AssertionError(f"{type(error).__name__} is not in the table")
+    row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    details: list[ProtoMessage] = []
+    if row.reason is not None:
+        details.append(_info(row.reason, {name: str(getattr(error, name)) for name in row.metadata}))
+    if isinstance(error, errors.InvalidField):
+        details.append(_bad_request((violation.field, violation.description) for violation in error.violations))
+    if isinstance(error, errors.TryAgain):
+        delay = duration_pb2.Duration()
+        delay.FromMilliseconds(error.retry_after_ms)
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    return _status(row.code, str(error), details)
 
 
 def malformed(description: str, field: str) -> status_pb2.Status:
     """The status for bytes that are not a message of the contract; `field` is empty where it cannot be told."""
-    bad = error_details_pb2.BadRequest(
-        field_violations=[error_details_pb2.BadRequest.FieldViolation(field=field, description=description)]
-    )
-    text = f"{field}: {description}" if field else description
-    reason = "ERROR_REASON_MALFORMED_REQUEST"
-    return status(grpc.StatusCode.INVALID_ARGUMENT, reason, text, details=(bad,) if field else ())
+    details: list[ProtoMessage] = [_info(reasons.ERROR_REASON_MALFORMED_REQUEST)]
+    if field:
+        details.append(_bad_request([(field, description)]))
+    return _status(StatusCode.INVALID_ARGUMENT, f"{field}: {description}" if field else description, details)
 
 
 def internal(log_id: str) -> status_pb2.Status:
     """The status for a fault of the server: it says where to look, and nothing else."""
-    text = "a fault of the server; its log says more"
-    return status(grpc.StatusCode.INTERNAL, "ERROR_REASON_INTERNAL", text, {"log_id": log_id})
+    info = _info(reasons.ERROR_REASON_INTERNAL, {"log_id": log_id})
+    return _status(StatusCode.INTERNAL, "a fault of the server; its log says more", [info])
 
 
-def status(
-    code: grpc.StatusCode,
-    reason: str,
-    text: str,
-    metadata: Mapping[str, str] | None = None,
-    details: tuple[ProtoMessage, ...] = (),
-) -> status_pb2.Status:
-    """A status with ErrorInfo. `reason` is a name of `enum ErrorReason` (else ValueError)."""
-    ErrorReason.Value(reason)
-    return _with_details(code, text, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata or {}), *details)
+def _info(reason: "reasons.ErrorReason.ValueType", metadata: Mapping[str, str] | None = None) -> error_details_pb2.ErrorInfo:
+    return error_details_pb2.ErrorInfo(reason=reasons.ErrorReason.Name(reason), domain=DOMAIN, metadata=metadata or {})
 
 
-def _with_details(code: grpc.StatusCode, text: str, *details: ProtoMessage) -> status_pb2.Status:
+def _bad_request(violations: Iterable[tuple[str, str]]) -> error_details_pb2.BadRequest:
+    """Of fields, and what is wrong with each."""
+    return error_details_pb2.BadRequest(
+        field_violations=[
+            error_details_pb2.BadRequest.FieldViolation(field=field, description=description) for field, description in violations
+        ]
+    )
+
+
+def _status(code: StatusCode, text: str, details: Iterable[ProtoMessage]) -> status_pb2.Status:
     answer = status_pb2.Status(code=code.value[0], message=text)
     for detail in details:
         packed = any_pb2.Any()
         packed.Pack(detail)
         answer.details.append(packed)
     return answer
-
-
-def _retry(wait_ms: int) -> error_details_pb2.RetryInfo:
-    delay = duration_pb2.Duration()
-    delay.FromMilliseconds(wait_ms)
-    return error_details_pb2.RetryInfo(retry_delay=delay)

@@ -9,13 +9,12 @@ from recollect_server.domain.external import Trust
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.storage.index.external import CommunicationFilter
-from recollect_server.transport.checks import Checks, Limits
+from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to
 from recollect_server.transport.handling import Send
-from recollect_server.transport.pages import place_of, token_of
+from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
-_MAX_PARTY = 320
 _MAX_SCOPES = 32
 _MAX_ANSWER = 16 * 1024
 _NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
@@ -36,12 +35,12 @@ class ExternalCommunicationHandlers:
         """A page of communications."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
-        checks.text("party", request.party, most=_MAX_PARTY)
+        checks.text("party", request.party, most=MAX_ADDRESS)
         if request.trust and request.trust not in TRUSTS:
             checks.refuse("trust", "is not a trust of this version")
         checks.done()
         chosen = CommunicationFilter(request.party, TRUSTS.get(request.trust), request.open_escalations_only)
-        page = self._external.page(chosen, _size(request.page_size), place_of(request, request.page_token))
+        page = self._external.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
         return api.ListCommunicationsResponse(
             communications=[communication_to(it) for it in page.communications], next_page_token=token_of(request, page.next)
         )
@@ -53,7 +52,7 @@ class ExternalCommunicationHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.done()
         place = place_of(request, request.page_token)
-        page = self._external.history(request.communication_id, _size(request.page_size), place)
+        page = self._external.history(request.communication_id, page_size(request.page_size), place)
         return api.GetCommunicationResponse(
             communication=communication_to(page.communication),
             messages=[external_message_to(it) for it in page.messages],
@@ -67,7 +66,7 @@ class ExternalCommunicationHandlers:
         checks.communication_id("communication_id", request.communication_id)
         if trust is None:
             checks.refuse("trust", "is not a trust of this version" if request.trust else _NO_TRUST)
-        checks.topics("scopes", list(request.scopes), most=_MAX_SCOPES)
+        checks.topics("scopes", request.scopes, most=_MAX_SCOPES)
         if request.scopes and trust is not Trust.KNOWN:
             checks.refuse("scopes", "go with TRUST_KNOWN alone")
         checks.request_id(request.request_id)
@@ -98,7 +97,7 @@ class ExternalCommunicationHandlers:
         checks.communication_id("communication_id", request.communication_id, required=False)
         checks.done()
         place = place_of(request, request.page_token)
-        size = _size(request.page_size)
+        size = page_size(request.page_size)
         page = self._external.escalations(request.communication_id, size, place, resolved=request.include_resolved)
         return api.ListEscalationsResponse(
             escalations=[escalation_to(it) for it in page.escalations], next_page_token=token_of(request, page.next)
@@ -122,7 +121,3 @@ class ExternalCommunicationHandlers:
         """Opens a stream of what happens."""
         subscribe = partial(self._live.subscribe, request.cursor)
         self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
-
-
-def _size(asked: int) -> int:
-    return min(asked or 50, 500)

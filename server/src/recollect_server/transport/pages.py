@@ -9,6 +9,12 @@ from google.protobuf.message import Message as ProtoMessage
 from recollect_server.domain.errors import InvalidPageToken
 
 Place = tuple[int, str]
+_USUAL, _MOST = 50, 500
+
+
+def page_size(asked: int) -> int:
+    """How many are answered at the most."""
+    return min(asked or _USUAL, _MOST)
 
 
 def token_of(request: ProtoMessage, place: Place | None) -> str:

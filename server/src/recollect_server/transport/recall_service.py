@@ -8,17 +8,20 @@ from recollect_server.domain.context import Budget
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
-from recollect_server.services.recall import Recall
+from recollect_server.services.recall.recall import Recall
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.search import Scope
-from recollect_server.transport.checks import MAX_QUERY, Checks
-from recollect_server.transport.convert import anchor_to, conversation_to, hit_to, message_to, optional_milliseconds, result_to
-from recollect_server.transport.convert_context import context_to, transition_to
-from recollect_server.transport.pages import place_of, token_of
+from recollect_server.transport.checks import MAX_FILTER, Checks
+from recollect_server.transport.convert import conversation_to, message_to, optional_milliseconds
+from recollect_server.transport.convert_recall import anchor_to, answer_to, context_to, transition_to
+from recollect_server.transport.pages import page_size, place_of, token_of
 
+_MAX_QUERY = 64 * 1024
+_USUAL_LIMIT, _MAX_LIMIT = 10, 100
 _MAX_RANGE = 200
 _MAX_MESSAGE = 1 << 20
+_MAX_VALUE = 1000
 
 
 class RecallHandlers:
@@ -33,18 +36,13 @@ class RecallHandlers:
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
         """The conversations and messages that fit best."""
         checks = Checks()
-        if not request.query.strip():
-            checks.refuse("query", "is empty")
-        elif len(request.query.encode()) > MAX_QUERY:
-            checks.refuse("query", f"has more than {MAX_QUERY} bytes")
-        elif "\0" in request.query:
-            checks.refuse("query", "holds the character NUL")
+        checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
         checks.label("channel", request.channel)
-        checks.date_range("date_range", request.date_range)
+        checks.span(request.date_range, "start", "end", "date_range.")
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
-        checks.topics("topics", list(request.topics), most=64)
-        checks.names("participants", list(request.participants))
+        checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.names("participants", request.participants)
         checks.done()
         scope = Scope(
             Filter(
@@ -56,14 +54,8 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "start"),
             optional_milliseconds(request.date_range, "end"),
         )
-        answer = self._recall.search(request.query, scope, min(request.limit or 10, 100), explain=request.explain)
-        return api.SearchResponse(
-            results=[result_to(result) for result in answer.results],
-            hits=[hit_to(hit) for hit in answer.hits],
-            total_matches=answer.total_matches,
-            legs_run=answer.legs_run,
-            degraded=[recall_pb2.DegradedLeg(leg=leg, reason=why) for leg, why in answer.degraded.items()],
-        )
+        limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
+        return answer_to(self._recall.search(request.query, scope, limit, explain=request.explain))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
         """Some turns of a conversation."""
@@ -93,11 +85,7 @@ class RecallHandlers:
         """Conversations by time."""
         checks = Checks()
         checks.not_negative("limit", request.limit)
-        checks.span(
-            ("after", "before"),
-            request.after if request.HasField("after") else None,
-            request.before if request.HasField("before") else None,
-        )
+        checks.span(request, "after", "before")
         checks.label("channel", request.channel)
         if request.order not in (0, api.RECENT_ORDER_NEWEST_FIRST, api.RECENT_ORDER_OLDEST_FIRST):
             checks.refuse("order", "is not an order of this version")
@@ -108,7 +96,7 @@ class RecallHandlers:
             updated_before=optional_milliseconds(request, "before"),
         )
         newest_first = request.order != api.RECENT_ORDER_OLDEST_FIRST
-        found = self._recall.recent(chosen, min(request.limit or 10, 100), newest_first=newest_first)
+        found = self._recall.recent(chosen, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), newest_first=newest_first)
         return api.RecentResponse(
             conversations=[
                 recall_pb2.RecentConversation(conversation=conversation_to(conversation), snippet=words)
@@ -120,10 +108,7 @@ class RecallHandlers:
         """What an agent's model should see."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
-        if (size := len(request.message.encode())) > _MAX_MESSAGE:
-            checks.refuse("message", f"has {size} bytes; at most {_MAX_MESSAGE} are allowed")
-        elif "\0" in request.message:
-            checks.refuse("message", "holds the character NUL")
+        checks.long_text("message", request.message, _MAX_MESSAGE)
         for name in ("hot", "warm", "cold", "total"):
             checks.not_negative(f"budget.{name}", getattr(request.budget, name))
         if request.format not in FORMS:
@@ -141,7 +126,7 @@ class RecallHandlers:
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.not_negative("page_size", request.page_size)
         checks.done()
-        size = min(request.page_size or 50, 500)
+        size = page_size(request.page_size)
         place = place_of(request, request.page_token)
         found = self._tiers.listed(request.conversation_id, place[0] if place else 0, size + 1)
         following = (found[size - 1].id, "-") if len(found) > size else None
@@ -161,7 +146,7 @@ class RecallHandlers:
         """Sets an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
-        checks.text("value", request.value, least=1, most=1000)
+        checks.text("value", request.value, least=1, most=_MAX_VALUE)
         if request.value and not request.value.strip():
             checks.refuse("value", "is only spaces")
         checks.share("confidence", request.confidence)

@@ -1,8 +1,11 @@
 """Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it without losing a call."""
 
+import errno
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,6 +22,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.transport.handling import streaming, unary
+from recollect_server.transport.pool import CallPool
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
@@ -31,7 +35,7 @@ _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of
 
 
 class CannotListen(Exception):
-    """The address cannot be listened on."""
+    """The address cannot be listened on; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,9 @@ class Server:
         """`handlers` has those of each service, by the service's short name."""
         self._options = options
         self._health = health.HealthServicer()
-        self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="call")
+        self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
-        self._writers = ThreadPoolExecutor(options.write_threads, thread_name_prefix="write")
+        self._writers = CallPool(options.write_threads, "write")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -90,10 +94,12 @@ class Server:
     def start(self) -> str:
         """Listens, and returns the address to call. Raises CannotListen."""
         listen = self._options.listen
+        if why := _why_not(listen):  # asked of the system: gRPC would only say that it failed, and write to standard error besides
+            raise CannotListen(f"cannot listen on {listen}: {why}")
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
-            raise CannotListen(f"cannot listen on {listen}: is another server there? ({error})") from error
+            raise CannotListen(f"cannot listen on {listen}: name another address with --listen ({error})") from error
         self._server.start()
         for name in ("", *(service.full_name for service in SERVICES)):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -126,3 +132,36 @@ class Server:
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
+
+
+def _why_not(listen: str) -> str:
+    """Why an address cannot be listened on and what to do, or nothing. `listen` is as in ServerOptions."""
+    if listen.startswith("unix:"):
+        folder = Path(listen.removeprefix("unix:")).parent
+        return "" if folder.is_dir() else f"there is no folder {folder}: make it, or name another path with --listen"
+    host, port = listen.rsplit(":", 1)
+    why = ""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        return _refusal(error)
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: what was closed just now is in nobody's way
+            try:
+                probe.bind(address)
+            except OSError as error:
+                why = why or _refusal(error)
+            else:
+                return ""  # one that a name stands for is enough
+    return why
+
+
+def _refusal(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there: stop it, or name another address with --listen"
+        case errno.EACCES:
+            return "this user may not: name a port from 1024 on with --listen"
+        case _:
+            return f"{(error.strerror or str(error)).lower()}: name another address with --listen"

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from recollect.v1 import external_communication_pb2 as external_pb
 from recollect.v1 import update_pb2 as pb
 
+from recollect_server.domain import external
 from recollect_server.domain import update as domain
 from recollect_server.transport.convert import conversation_to, fill_conversation, fill_message, timestamp
+from recollect_server.transport.convert_external import communication_to, escalation_to, external_message_to
 
 _MOST_BYTES = 1 << 20  # in one element of a stream with several updates: callers take 4 MiB where they say nothing
 
@@ -42,6 +45,28 @@ def encode(update: domain.Update) -> bytes:
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):
             value.message_delta.CopyFrom(pb.MessageDelta(draft_id=draft_id, offset=offset, text=text, done=done, dropped=dropped))
+        case domain.Heartbeat():
+            value.heartbeat.SetInParent()
+    return value.SerializeToString()
+
+
+def encode_communication_update(update: external.CommunicationUpdate) -> bytes:
+    """An update as bytes of `recollect.v1.CommunicationUpdate`."""
+    value = external_pb.CommunicationUpdate(
+        cursor=update.cursor, communication_id=update.communication_id, time=timestamp(update.time), reset=update.reset
+    )
+    match update.kind:
+        case external.Listed(communications):
+            value.communication_list.communications.extend(map(communication_to, communications))
+            value.communication_list.SetInParent()
+        case external.Exchanged(communication, message):
+            value.communication_message.communication.CopyFrom(communication_to(communication))
+            if message is not None:
+                value.communication_message.message.CopyFrom(external_message_to(message))
+        case external.Changed(communication):
+            value.communication_changed.communication.CopyFrom(communication_to(communication))
+        case external.Escalated(escalation):
+            value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
         case domain.Heartbeat():
             value.heartbeat.SetInParent()
     return value.SerializeToString()

@@ -6,10 +6,11 @@ from datetime import datetime
 
 from recollect._shared import read, read_update
 from recollect._shared.calls import parts
-from recollect._shared.fill import fill
+from recollect._shared.fill import fill, invalid
 from recollect._shared.rpc import Call, Method
-from recollect._shared.watching import Received
+from recollect._shared.watching import Element
 from recollect._types.conversation import (
+    AnchorDisposition,
     AppendedTurn,
     Conversation,
     ConversationPage,
@@ -37,8 +38,12 @@ _RECORD_ABBREVIATION = Method(_SERVICE, "RecordAbbreviation", pb.RecordAbbreviat
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
 _BATCH = 1000  # updates in one element of a stream, where so many wait
+_DISPOSITIONS = {
+    AnchorDisposition.KEEP: pb.ANCHOR_DISPOSITION_KEEP,
+    AnchorDisposition.DELETE: pb.ANCHOR_DISPOSITION_DELETE,
+}
 
-WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, Received[Update]]
+WatchCall = Call[pb.StreamUpdatesRequest, pb.StreamUpdatesResponse, Element[Update]]
 ListCall = Call[pb.ListRequest, pb.ListResponse, ConversationPage]
 
 
@@ -227,7 +232,16 @@ def record_abbreviation(
     return Call(_RECORD_ABBREVIATION, request, lambda response: read.conversation(response.conversation))
 
 
-def delete(conversation_id: str, request_id: str | None) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
+def delete(
+    conversation_id: str, anchors: AnchorDisposition | None, request_id: str | None
+) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
     """Delete."""
-    request = fill(pb.DeleteRequest(), conversation_id=conversation_id, request_id=parts.request_id(request_id))
+    if anchors is not None and anchors not in _DISPOSITIONS:
+        raise invalid("anchors", f"is one of {', '.join(_DISPOSITIONS)}, not {anchors!r}")
+    request = fill(
+        pb.DeleteRequest(),
+        conversation_id=conversation_id,
+        anchors=None if anchors is None else _DISPOSITIONS[anchors],
+        request_id=parts.request_id(request_id),
+    )
     return Call(_DELETE, request, read.receipt)

@@ -7,7 +7,7 @@ from recollect._shared import read_external as read
 from recollect._shared.calls import parts
 from recollect._shared.fill import fill, invalid
 from recollect._shared.rpc import Call, Method
-from recollect._shared.watching import Received
+from recollect._shared.watching import Element
 from recollect._types.external import (
     CommunicationPage,
     CommunicationUpdate,
@@ -35,7 +35,7 @@ _TRUST_NUMBERS = {trust: number for number, trust in read.TRUSTS.items()}
 
 CommunicationsCall = Call[pb.ListCommunicationsRequest, pb.ListCommunicationsResponse, CommunicationPage]
 EscalationsCall = Call[pb.ListEscalationsRequest, pb.ListEscalationsResponse, EscalationPage]
-WatchCall = Call[pb.StreamCommunicationUpdatesRequest, pb.StreamCommunicationUpdatesResponse, Received[CommunicationUpdate]]
+WatchCall = Call[pb.StreamCommunicationUpdatesRequest, pb.StreamCommunicationUpdatesResponse, Element[CommunicationUpdate]]
 
 
 def list_communications(

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
-from recollect_server.domain.errors import NothingNamed, RequestIdReused, StorageUnavailable
+from recollect_server.domain.errors import IdentityNotFound, RequestIdReused, StorageUnavailable
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
 from recollect_server.services.head import RequestKey
@@ -58,15 +58,15 @@ class Identities:
         return self._record(_ADDED, [(channel, address)], person, request_id)[0]
 
     def remove(self, channel: str, address: str, request_id: str) -> Identity:
-        """Says that it is not any more. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        """Says that it is not any more. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
         return self._record(_REMOVED, [(channel, address)], "", request_id)[0]
 
     def link(self, person: str, them: list[tuple[str, str]], request_id: str) -> _Answer:
-        """Says that addresses are one person's; all that are. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        """Says that addresses are one person's; all that are. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
         return self._record(_LINKED, them, person, request_id)
 
     def unlink(self, channel: str, address: str, request_id: str) -> Identity:
-        """Takes an address out of its person. Raises NothingNamed, StorageUnavailable, RequestIdReused."""
+        """Takes an address out of its person. Raises IdentityNotFound, StorageUnavailable, RequestIdReused."""
         return self._record(_UNLINKED, [(channel, address)], "", request_id)[0]
 
     def widened(self, chosen: Filter) -> Filter:
@@ -86,7 +86,7 @@ class Identities:
             if event != _ADDED:
                 for channel, address in them:
                     if self._people.find(channel, address) is None:
-                        raise NothingNamed("identity", f"{channel} {address}")
+                        raise IdentityNotFound(channel, address)
             line: dict[str, Any] = {"type": "identity", "event": event, "identities": named}
             if person:
                 line["person"] = person

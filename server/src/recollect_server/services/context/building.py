@@ -14,7 +14,7 @@ from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
 from recollect_server.services.head import Head
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
 

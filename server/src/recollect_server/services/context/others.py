@@ -3,18 +3,16 @@
 from dataclasses import dataclass, field
 
 from recollect_server.domain.context import Candidate, Dropped, Tier
-from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.domain.ranking import highest
 from recollect_server.domain.relevance import says_little
-from recollect_server.services.candidates import Candidates, gather
 from recollect_server.services.context.own import Asked
-from recollect_server.services.meaning import Meaning
+from recollect_server.services.recall.candidates import gather
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import read_places
+from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.search import Scope
 from recollect_server.storage.index.turns import Place
 
 _QUESTION = 4000  # characters of a message that are asked with: a search is for a question, not for a page
@@ -61,47 +59,29 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, asked: Asked, message: 
     index = space.index
     question = message[:_QUESTION]
     found = gather(index, meaning, question, index.terms(question), Scope(without=number), _CONVERSATIONS)
-    chosen: dict[str, list[_Fit]] = {}
+    chosen: dict[str, dict[Place, float]] = {}
+    numbers: set[int] = set()
     dropped: list[Dropped] = []
     room = _POOL * budget
-    for fit in _best(found):
+    for at in found.best_messages()[:_MOST]:
         if room <= 0:
             break
-        tokens = fit.found.tokens
+        conversation, place, tokens = found.conversation_of(at), found.messages[at].place, found.messages[at].tokens
         if tokens > budget:
             reason = f"{tokens} tokens, and the whole budget is {budget}"
-            dropped.append(Dropped(fit.conversation_id, fit.found.place[0], Tier.COLD, tokens, reason))
+            dropped.append(Dropped(conversation.id, place[0], Tier.COLD, tokens, reason))
         else:
             room -= tokens
-            chosen.setdefault(fit.conversation_id, []).append(fit)
+            chosen.setdefault(conversation.id, {})[place] = found.message_scores[at]
+            numbers.add(conversation.number)
     candidates: list[Candidate] = []
     for conversation_id, fits in chosen.items():
-        scores = {fit.found.place[0]: fit.score for fit in fits}
+        scores = {place[0]: score for place, score in fits.items()}
         warm = tiers.warm_since(conversation_id)
-        read = _read(space, conversation_id, sorted(fit.found.place for fit in fits))
+        read = read_found(space, conversation_id, sorted(fits)) or []
         candidates += [_candidate(conversation_id, message, scores[message.sequence], warm, asked) for message in read]
-    numbers = {fit.found.number for fits in chosen.values() for fit in fits}
     names = {conversation.id: conversation.name for conversation in index.by_number(numbers).values()}
-    return Recalled(candidates, dropped, names, found.degraded, "" if found.ids else "nothing that is stored fits the message")
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """A message that was found and not read yet."""
-
-    conversation_id: str
-    found: Found
-    score: float
-
-
-def _best(candidates: Candidates) -> list[_Fit]:
-    """The messages that fit best, best first; in an order that a new index has too."""
-    scores = candidates.fused.messages.round(9)
-    fits: list[_Fit] = []
-    for at in highest(scores, _MOST).tolist():
-        found = candidates.shown[candidates.ids[at]]
-        fits.append(_Fit(candidates.known[found.number].id, found, float(scores[at])))
-    return sorted(fits, key=lambda fit: (-fit.score, fit.conversation_id, fit.found.place))
+    return Recalled(candidates, dropped, names, found.degraded, "" if found.messages else "nothing that is stored fits the message")
 
 
 def _candidate(conversation_id: str, message: Message, score: float, warm: int | None, asked: Asked) -> Candidate:
@@ -112,12 +92,3 @@ def _candidate(conversation_id: str, message: Message, score: float, warm: int |
     reason += ", and an anchor came from it" if strength else ""
     relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
     return Candidate(conversation_id, message, relevance, reason)
-
-
-def _read(space: Space, conversation_id: str, places: list[Place]) -> list[Message]:
-    try:
-        return read_places(space, conversation_id, places).messages
-    except StorageUnavailable as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return []  # it was deleted since the index named it
-        raise

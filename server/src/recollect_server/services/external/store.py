@@ -15,21 +15,19 @@ from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailab
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.catching_up import IndexAhead
 from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
 from recollect_server.services.head import RequestKey
 from recollect_server.services.lines import encoded
 from recollect_server.services.space import Space
 from recollect_server.storage.index.external import StoredCommunication
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import read_lines, scan
 from recollect_server.storage.transcript.writer import TranscriptChanged
 
 log = structlog.get_logger("recollect.external")
-
-_MAX_LINES = (1 << SEQUENCE_BITS) - 1
 
 
 @frozen
@@ -92,8 +90,8 @@ class CommunicationStore:
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
-        if stored.lines + len(contents) > _MAX_LINES:
-            raise InvalidField.of("communication_id", f"the communication is full: {_MAX_LINES} lines")
+        if stored.lines + len(contents) > MAX_LINES:
+            raise InvalidField.of("communication_id", f"the communication is full: {MAX_LINES} lines")
         return self._write(stored.communication.id, stored, contents, request)
 
     def _write(

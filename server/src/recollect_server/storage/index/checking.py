@@ -8,9 +8,11 @@ import apsw
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import id_range, message_id
+from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.file import DAMAGED, NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.turns import id_range, message_id, searchable_text
+from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.words import tokens
 
 Row = tuple[int, int, int, int, int, int]
@@ -54,7 +56,7 @@ class Contents:
         with self._index.reading() as connection:
             return str(connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or "")
 
-    def forgotten(self) -> int:
+    def forgotten_deliveries(self) -> int:
         """How many deliveries into deleted conversations are known."""
         with self._index.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM forgotten").get)
@@ -110,20 +112,15 @@ def state_of(folder: Path) -> State:
     if not path.exists():
         return State("missing: the next start makes it anew", {})
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
-            progress: dict[str, int] = {}
-            lines: dict[str, int] = {}
+        with looking(path) as connection:
             query = "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
-            for name, size, count in connection.execute(query):
-                progress[name], lines[name] = size, count
+            known = {row[0]: (row[1], row[2]) for row in connection.execute(query)}
             messages = int(connection.execute("SELECT count(*) FROM messages").get)
             wanted = connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get
-        finally:
-            connection.close()
     except apsw.Error as error:
         return State(f"unusable ({error}): the next start makes it anew", {})
+    progress = {name: size for name, (size, _) in known.items()}
+    lines = {name: count for name, (_, count) in known.items()}
     if wanted or path.with_name(NAME + DAMAGED).exists():
         return State(f"to be made anew at the next start: {wanted or 'a page of it is damaged'}", progress, messages)
     return State("whole", progress, messages, sum(file.stat().st_size for file in folder.glob(f"{NAME}*")), lines)

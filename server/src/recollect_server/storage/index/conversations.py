@@ -24,6 +24,7 @@ _SELECT = (
 class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """What a search must know of a conversation that may be found."""
 
+    number: int
     id: str
     create_time: int
     message_count: int
@@ -152,7 +153,7 @@ def outlines(connection: apsw.Connection, numbers: Collection[int]) -> dict[int,
         " WHERE number IN (SELECT value FROM json_each(?))",
         (orjson.dumps(list(numbers)).decode(),),
     ).get
-    return {row[0]: Outline(*row[1:]) for row in orjson.loads(rows)}
+    return {row[0]: Outline(*row) for row in orjson.loads(rows)}
 
 
 def numbers(connection: apsw.Connection, conversation_ids: list[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The database under the index: one writer connection, used by one thread, and a reader connection for each thread that reads.
+"""The database under the index: one writer connection, used by one thread, and a reader for each thread that reads (`connections`).
 
 What changes is put into a queue and taken from it in order. An append waits for nobody: it is durable in its transcript, and leaves
 what it adds to the index as one JSON document here. The writer takes all documents that wait into one transaction by one SQL
@@ -16,6 +16,7 @@ import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index import updates as update_log
+from recollect_server.storage.index.connections import Readers, open_writer
 from recollect_server.storage.index.migrations import migrate
 from recollect_server.storage.points import reach
 
@@ -26,7 +27,6 @@ _MAX_WAITING = 32 << 20  # bytes of documents that may wait: more than that, and
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
 _LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
 _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for its document
-_CRASH_GAP = 1 << 20  # more cursors than can have been given out for updates that a crash took
 
 
 class _Document:
@@ -69,8 +69,7 @@ class Database:
         """Told, in the writer's thread, what was taken in just now and brought news: the cursor before it, and the news."""
         self.watched = False
         """Whether somebody waits for what is told: then documents wait less for company."""
-        self._local = threading.local()
-        self._readers: list[apsw.Connection] = []
+        self._readers = Readers(path)
         self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
@@ -78,20 +77,11 @@ class Database:
         self._taken = 0  # how many of them are done with
         self._expecting = 0  # how many callers wait for `_taken` or for room
         self._stopping = self._stopped = False
-        self._writer = apsw.Connection(str(path))
+        self._writer = open_writer(path)
         try:
-            path.chmod(0o600)
-            self._writer.set_busy_timeout(5000)
-            self._writer.pragma("journal_mode", "wal")
-            # NORMAL loses no consistency, only the last transactions of a power failure, and those the transcripts bring back.
-            self._writer.pragma("synchronous", "NORMAL")
-            # Freed pages are overwritten with zeros: what was deleted is gone.
-            self._writer.pragma("secure_delete", True)
-            self._writer.pragma("cache_size", -16384)
-            self._writer.wal_autocheckpoint(4000)  # pages: a page that changes often is written back less often
             migrate(self._writer)
             self._inode = path.stat().st_ino
-            self._cursor = int(self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0)
+            self._cursor = update_log.last(self._writer)
         except BaseException:
             self._writer.close(force=True)
             raise
@@ -101,21 +91,11 @@ class Database:
     def read(self) -> apsw.Connection:
         """The reader of this thread. It sees everything that was put in before. Raises IndexUnavailable."""
         self.settle()
-        return self.reader()
+        return self._readers.mine()
 
     def reader(self) -> apsw.Connection:
         """The same, without waiting: it sees what is taken in now."""
-        connection: apsw.Connection | None = getattr(self._local, "reader", None)
-        if connection is None:
-            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
-            connection.set_busy_timeout(5000)
-            connection.pragma("cache_size", -2048)
-            connection.pragma("query_only", True)
-            connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
-            with self._changed:
-                self._readers.append(connection)
-            self._local.reader = connection
-        return connection
+        return self._readers.mine()
 
     def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None], news: object = None) -> int:
         """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
@@ -184,7 +164,7 @@ class Database:
         """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
         with self._changed:
             begin = self._cursor
-            end = self._cursor = begin + _CRASH_GAP
+            end = self._cursor = begin + update_log.CRASH_GAP
         # Written down: else a start that is killed before it takes anything in would be followed by one that gives them out again.
         self.write(lambda connection, _: update_log.skip(connection, begin, end))
 
@@ -210,9 +190,7 @@ class Database:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-        for connection in self._readers:
-            connection.close()
-        self._readers.clear()
+        self._readers.close()
         self._writer.close()
 
     # The queue ----------------------------------------------------------------------------------------------------------
@@ -312,7 +290,3 @@ class Database:
 
 def _unheard(_: Sequence[tuple[int, object]]) -> None:
     """News that nobody is told of."""
-
-
-def _casefold(*texts: object) -> str:
-    return str(texts[0]).casefold()

@@ -7,7 +7,7 @@ import apsw
 
 from recollect_server.domain.external import Escalation
 from recollect_server.storage.index import external
-from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.file import look
 from recollect_server.storage.index.index import Index
 
 
@@ -52,17 +52,11 @@ class ExternalState:
 
 def external_state_of(folder: Path) -> ExternalState:
     """Looks at the index in a folder without taking it from a server that runs."""
-    if not (folder / NAME).exists():
-        return ExternalState({})
-    try:
-        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
-            progress = {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
-            messages = int(connection.execute("SELECT count(*) FROM external_messages").get)
-            waiting = int(connection.execute("SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL").get)
-        finally:
-            connection.close()
-    except apsw.Error:
-        return ExternalState({})  # `stats` says of the index itself what is wrong
+    return look(folder, _state, ExternalState({}))
+
+
+def _state(connection: apsw.Connection) -> ExternalState:
+    progress = {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
+    messages = int(connection.execute("SELECT count(*) FROM external_messages").get)
+    waiting = int(connection.execute("SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL").get)
     return ExternalState(progress, messages, waiting)

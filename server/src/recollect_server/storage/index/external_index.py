@@ -17,8 +17,6 @@ from recollect_server.storage.index.turns import Place
 from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.received import key_of_delivery
 
-_CRASH_GAP = 1 << 20  # more cursors than can have been told of changes that a power failure took from the index
-
 
 @dataclass(frozen=True, slots=True)
 class ExternalChanges:
@@ -130,14 +128,6 @@ class ExternalIndex(IndexLog):
 
         def job(connection: apsw.Connection, _: int) -> None:
             begin = updates.last(connection, updates.EXTERNAL)
-            updates.skip(connection, begin, begin + _CRASH_GAP, updates.EXTERNAL)
+            updates.skip(connection, begin, begin + updates.CRASH_GAP, updates.EXTERNAL)
 
         self._database.write(job)
-
-    def prune_external(self, before: int, most: int, limit: int) -> int:
-        """Takes at most so many of the changes that are older than a time, or beyond the newest `most`, out of the log."""
-        with self.reading(settled=False) as connection:
-            through = updates.prunable(connection, before, most, updates.EXTERNAL)
-        if not through:
-            return 0
-        return self._database.write(lambda connection, _: updates.prune(connection, through, limit, updates.EXTERNAL))

@@ -1,14 +1,18 @@
-"""The index's file: open until it is closed, and what is known of its condition."""
+"""The index's file: open until it is closed, what is known of its condition, and what it says to whoever looks from outside."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.transcript.files import sync_folder
+
+T = TypeVar("T")
 
 NAME = "conversations.db"
 DAMAGED = ".damaged"  # behind the name: a file that stands where a page of the index was found damaged, for the next start
@@ -18,8 +22,11 @@ class IndexFile:
     """An open index file, as far as its condition goes."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens or makes the file. Raises apsw.Error, ValueError (see Database)."""
-        self._database = Database(folder / NAME)
+        """Opens or makes the file. Raises IndexUnavailable with the reason, OSError."""
+        try:
+            self._database = Database(folder / NAME)
+        except (apsw.Error, ValueError) as error:  # ValueError: it is of a newer version
+            raise IndexUnavailable(str(error)) from error
         self._given_up = ""
         self._lost = ""
 
@@ -54,6 +61,20 @@ class IndexFile:
     def _check(self) -> None:
         if self._given_up:
             raise IndexUnavailable(f"the index is made anew: {self._given_up}")
+
+
+def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+    """What the index in a folder answers, whether a server has it or not; `otherwise` where there is none or it cannot answer.
+
+    For `stats`, which says of the index itself what is wrong with it (see `checking.state_of`).
+    """
+    try:
+        if not (folder / NAME).exists():
+            return otherwise
+        with looking(folder / NAME) as connection:
+            return question(connection)
+    except apsw.Error:
+        return otherwise
 
 
 def remove_files(folder: Path) -> None:

@@ -20,7 +20,8 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
 )
 from recollect_server.domain.message import Message
-from recollect_server.storage.index.turns import message_id, searchable_text
+from recollect_server.domain.message_ids import message_id
+from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.transcript.reader import Line
 

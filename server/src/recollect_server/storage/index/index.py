@@ -1,4 +1,8 @@
-"""The door of the index: what the floors above may ask of it, in their words. Errors of SQLite become IndexUnavailable here."""
+"""The door of the index: what the floors above may ask of it, in their words. Errors of SQLite become IndexUnavailable here.
+
+Each of its parts is a class beside the tables that it knows: `search`, `log`, `removal`, `routing`, `note_queue`, `external_index`,
+`tier_log`. Here is what is left: conversations with their messages, requests, and how an append comes in.
+"""
 
 import itertools
 import threading
@@ -7,36 +11,31 @@ from functools import partial
 from pathlib import Path
 
 import apsw
-import numpy as np
-from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.message import Message
-from recollect_server.storage.index import changes, conversations, requests, search, turns, updates, words
-from recollect_server.storage.index.conversations import Filter, Outline, Stored
+from recollect_server.storage.index import conversations, requests, turns
+from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.note_queue import NoteQueue
+from recollect_server.storage.index.removal import Removal
+from recollect_server.storage.index.removal import Removed as Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.routing import Routing
-from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.search import Searching
 from recollect_server.storage.index.tier_log import TierLog
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.index.words import Term
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import Line
 
-Removed = dict[str, int]
-"""How many entries were taken out of each place."""
 
-
-class Index(NoteQueue, Routing, ExternalIndex, TierLog):
+class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
     """The index of one space. Safe to call from any thread."""
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
-        """Opens or makes `conversations.db` in the folder. Raises apsw.Error, ValueError (see Database).
+        """Opens or makes `conversations.db` in the folder. Raises IndexUnavailable with the reason, OSError.
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
@@ -90,16 +89,6 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
         """How many times something was put in, ever: it grows while appends come."""
         return self._database.puts
 
-    def cursor(self) -> int:
-        """The end of the update log."""
-        with self.reading() as connection:
-            return changes.end(connection)
-
-    def changed_after(self, cursor: int) -> tuple[list[str], int]:
-        """The conversations that the update log names behind a cursor, those that are left; and its end."""
-        with self.reading() as connection:
-            return changes.behind(connection, cursor)
-
     def request(self, request_id: str) -> KnownRequest | None:
         """A request that was carried out before, or None."""
         if request_id not in self._seen:
@@ -110,7 +99,7 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
     def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
         """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
         with self.reading() as connection:
-            return turns.context(
+            return turns.tail(
                 connection,
                 number,
                 before_turn=before_turn,
@@ -135,66 +124,10 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
         with self.reading() as connection:
             return turns.places(connection, number, first, last)
 
-    def newest_places(self, number: int, count: int) -> list[Place]:
-        """Where the newest messages of a conversation are, oldest first."""
-        with self.reading() as connection:
-            return turns.newest_places(connection, number, count)
-
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Where the newest message of a conversation is, with its turn and its time."""
         with self.reading() as connection:
             return turns.newest(connection, number)
-
-    # Search -------------------------------------------------------------------------------------------------------------
-
-    def terms(self, query: str) -> list[Term]:
-        """The words of a query to search for."""
-        with self.reading() as connection:
-            return words.choose_terms(connection, query, self._lengths.messages)
-
-    def tokens(self, text: str) -> list[tuple[int, int, str]]:
-        """The words of a text: first byte, one past the last, stem."""
-        with self.reading() as connection:
-            return words.tokens(connection, text.encode())
-
-    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:
-        """BM25 of the best messages with any of the terms, by id."""
-        with self.reading() as connection:
-            return search.message_scores(connection, terms, scope, limit, within=within)
-
-    def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which conversations have the term (numbers, ascending), and how often."""
-        with self.reading() as connection:
-            return search.conversation_counts(connection, term)
-
-    def lengths(self) -> tuple[NDArray[np.int64], int, float]:
-        """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
-        return self._lengths.read()
-
-    def numbers_in(self, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:
-        """The conversations of a scope; None for all (see `search.numbers_in`)."""
-        with self.reading() as connection:
-            return search.numbers_in(connection, terms, scope)
-
-    def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
-        """The conversations of which everything was said within a time."""
-        with self.reading() as connection:
-            return search.numbers_within(connection, start, end)
-
-    def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
-        """Those of these messages that exist and lie in the scope."""
-        with self.reading() as connection:
-            return search.showable(connection, ids, scope)
-
-    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
-        """The outlines of the conversations of these numbers."""
-        with self.reading() as connection:
-            return conversations.outlines(connection, numbers)
-
-    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
-        """The conversations of these numbers."""
-        with self.reading() as connection:
-            return conversations.by_number(connection, numbers)
 
     def problem(self) -> str:
         """Why the index cannot be used as it is, or nothing. Looks at the tables, not at every page."""
@@ -263,57 +196,6 @@ class Index(NoteQueue, Routing, ExternalIndex, TierLog):
                 requests.add(connection, request)
 
         self._database.write(job)
-
-    def begin_removal(self, number: int, conversation_id: str, time: int) -> Removed:
-        """Takes the conversation itself out: nobody finds it any more. Its messages follow with `remove_messages`."""
-        rows: list[updates.Row] = []
-
-        def job(connection: apsw.Connection, cursor: int) -> Removed:
-            channel = connection.execute("SELECT channel FROM conversations WHERE number = ?", (number,)).get
-            rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
-            anchors = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
-            conversations.remove(connection, number)
-            removed = {"anchors": anchors} if anchors else {}
-            removed |= {
-                "conversations": 1,
-                "updates": updates.remove(connection, number),
-                "requests": requests.remove(connection, conversation_id),
-            }
-            connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
-            updates.add_deleted(connection, rows[-1])
-            return removed
-
-        removed = self._database.write(job, updates=1, news=lambda: rows[-1])
-        self._lengths.remove(number)
-        return removed
-
-    def removal(self, conversation_id: str) -> int | None:
-        """The number of a conversation whose removal has begun, or None."""
-        with self.reading() as connection:
-            number: int | None = connection.execute("SELECT number FROM deletions WHERE id = ?", (conversation_id,)).get
-            return number
-
-    def indexed_sequences(self, number: int, after: int, limit: int) -> list[int]:
-        """The lines of a conversation that are indexed messages, behind line `after`."""
-        with self.reading() as connection:
-            return turns.sequences(connection, number, after, limit)
-
-    def remove_messages(self, number: int, messages: list[Message]) -> None:
-        """Takes messages of a conversation out, their words too."""
-        self._database.write(lambda connection, _: turns.remove(connection, number, messages))
-        self._lengths.count(-len(messages))
-
-    def end_removal(self, number: int) -> None:
-        """The conversation's messages are out: forgets that it was there."""
-        self._database.write(lambda connection, _: connection.execute("DELETE FROM deletions WHERE number = ?", (number,)))
-
-    def empty_log(self) -> bool:
-        """Cuts the write-ahead log, which may hold text that was deleted, to nothing. False if a reader was in the way."""
-
-        def job(connection: apsw.Connection, _: int) -> bool:
-            return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-
-        return self._database.write(job, alone=True)
 
     def settle(self) -> None:
         """Waits until everything that was added before is taken in, or was refused and its `failed` called."""

@@ -71,6 +71,12 @@ class IndexLog(IndexFile):
         with self.reading() as connection:
             return updates.last(connection)
 
+    def changed_after(self, cursor: int) -> tuple[list[str], int]:
+        """The conversations that the log names behind a cursor, those that are left; and its end."""
+        with self.reading() as connection:
+            end = max(cursor, updates.last(connection))
+            return updates.conversations_between(connection, cursor, end), end
+
     def changes(self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]) -> Changes:
         """The oldest changes behind a cursor, of these conversations and channels (none: of all); see `Changes`.
 
@@ -95,7 +101,7 @@ class IndexLog(IndexFile):
             more = False
             if found:
                 known = found[0].conversation
-                places, more = turns.context(
+                places, more = turns.tail(
                     connection,
                     found[0].number,
                     before_turn=0,
@@ -115,14 +121,14 @@ class IndexLog(IndexFile):
             finally:
                 connection.execute("COMMIT")
 
-    def prunable(self, before: int, most: int) -> int:
-        """The cursor up to which the log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
+    def prunable(self, log: updates.Log, before: int, most: int) -> int:
+        """The cursor up to which a log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
         with self.reading() as connection:
-            return updates.prunable(connection, before, most)
+            return updates.prunable(connection, before, most, log)
 
-    def prune(self, through: int, limit: int) -> int:
-        """Takes at most so many of the oldest changes up to a cursor out of the log. Returns how many it took."""
-        return self._database.write(lambda connection, _: updates.prune(connection, through, limit))
+    def prune(self, log: updates.Log, through: int, limit: int) -> int:
+        """Takes at most so many of the oldest changes up to a cursor out of a log. Returns how many it took."""
+        return self._database.write(lambda connection, _: updates.prune(connection, through, limit, log))
 
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took."""

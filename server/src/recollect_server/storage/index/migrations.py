@@ -1,7 +1,7 @@
 """The history of the index's tables: an ordered list of small steps. `PRAGMA user_version` counts those that were taken.
 
-A message's id is `number << 22 | sequence`: the conversation's number in this index and the message's line. So the messages of
-one conversation are one range of ids, in order, and `id >> 22` is the conversation.
+A message's id is `number << 22 | sequence` (see `domain.message_ids`): the conversation's number in this index and the message's
+line.
 """
 
 import secrets
@@ -11,10 +11,6 @@ import apsw
 
 from recollect_server.storage.index.channel_tables import channel_tables
 from recollect_server.storage.index.external_tables import external_tables
-
-SEQUENCE_BITS = 22
-"""4,194,303 lines a conversation; 2,199,023,255,551 conversations."""
-
 
 _COLUMNS = (
     "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",

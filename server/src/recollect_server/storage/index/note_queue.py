@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.index.file import NAME, IndexFile
+from recollect_server.storage.index.file import IndexFile, look
 
 _REASONS = 3  # that are shown
 _DUE = """
@@ -167,22 +167,15 @@ class NoteState:
 
 def note_state_of(folder: Path) -> NoteState:
     """Looks at the index in a folder without taking it from a server that runs."""
-    if not (folder / NAME).exists():
-        return NoteState()
-    try:
-        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
-            without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
-            rows = connection.execute(
-                "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> ''"
-                " GROUP BY 1 ORDER BY 2 DESC, 1"
-            )
-            failed = {str(row[0]): int(row[1]) for row in rows}
-            day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
-        finally:
-            connection.close()
-    except apsw.Error:
-        return NoteState()  # `stats` says of the index itself what is wrong
+    return look(folder, _note_state, NoteState())
+
+
+def _note_state(connection: apsw.Connection) -> NoteState:
+    without = connection.execute("SELECT count(*) FROM conversations WHERE turn_count > abbreviated_through").get
+    rows = connection.execute(
+        "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> '' GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    failed = {str(row[0]): int(row[1]) for row in rows}
+    day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
     reasons = "; ".join(list(failed)[:_REASONS])
     return NoteState(int(without), sum(failed.values()), reasons, *(day or ("", 0, 0)))

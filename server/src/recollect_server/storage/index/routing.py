@@ -8,7 +8,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.routing import Place
-from recollect_server.storage.index.file import NAME, IndexFile
+from recollect_server.storage.index.file import IndexFile, look
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.transcript.received import key_of_delivery
 
@@ -70,7 +70,7 @@ class Routing(IndexFile):
             ).get
             return bool(row[0]), bool(row[1])
 
-    def forget(self, keys: Iterable[str], size: int) -> None:
+    def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
         """Remembers messages whose conversation is deleted; the ledger has so many bytes now."""
         keys = list(keys)
         for key in keys:
@@ -117,16 +117,11 @@ class Limited:
 
 def limited_of(folder: Path, most: int) -> tuple[int, list[Limited]]:
     """How many senders were limited, and those with the most refusals, without taking the index from a server that runs."""
-    if not (folder / NAME).exists():
-        return 0, []
-    try:
-        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
-            count = int(connection.execute("SELECT count(*) FROM limited").get)
-            query = "SELECT channel, sender, refused, time FROM limited ORDER BY refused DESC, channel, sender LIMIT ?"
-            return count, [Limited(*row) for row in connection.execute(query, (most,))]
-        finally:
-            connection.close()
-    except apsw.Error:
-        return 0, []  # `stats` says of the index itself what is wrong
+
+    def read(connection: apsw.Connection) -> tuple[int, list[Limited]]:
+        count = int(connection.execute("SELECT count(*) FROM limited").get)
+        query = "SELECT channel, sender, refused, time FROM limited ORDER BY refused DESC, channel, sender LIMIT ?"
+        return count, [Limited(*row) for row in connection.execute(query, (most,))]
+
+    nobody: tuple[int, list[Limited]] = (0, [])
+    return look(folder, read, nobody)

@@ -1,5 +1,6 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -8,9 +9,13 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
-from recollect_server.storage.index.turns import Place, id_range
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.message_ids import SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.storage.index import conversations, words
+from recollect_server.storage.index.conversations import Filter, Outline
+from recollect_server.storage.index.file import IndexFile
+from recollect_server.storage.index.lengths import Lengths
+from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
 
@@ -23,6 +28,11 @@ class Scope:
     end: int | None = None
     without: int | None = None
     """The number of a conversation that is left out."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether only what was said in some time is searched."""
+        return self.start is not None or self.end is not None
 
 
 class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
@@ -56,11 +66,11 @@ def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, wit
     if within is not None:
         where.append("turns_fts.rowid BETWEEN ? AND ?")
         values += id_range(within)
-    times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.start is not None or scope.end is not None else ""
+    times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.timed else ""
     # As two texts: one step for SQLite, without Python's global lock.
     ids, scores = connection.execute(
         "SELECT json_group_array(id), json_group_array(-score) FROM (SELECT turns_fts.rowid AS id, rank AS score"
-        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{''.join(f' AND {part}' for part in where)} ORDER BY rank LIMIT ?)",
+        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)} ORDER BY rank LIMIT ?)",
         (match, *values, limit),
     ).get
     return dict(zip(orjson.loads(ids), orjson.loads(scores), strict=True))
@@ -78,23 +88,23 @@ def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArra
     return np.unique(np.fromstring(numbers or "", dtype=np.int64, sep=","), return_counts=True)
 
 
-def numbers_in(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64] | None:
-    """The numbers of the conversations in the scope, ascending; None for all.
+def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
+    """The numbers of the conversations that match, ascending; None for all."""
+    where, values = chosen.where()
+    if where == "1":
+        return None
+    rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
+    return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
-    With times, those with any of the terms in a message of that time: of a conversation's own times none says that.
-    """
-    if scope.start is not None or scope.end is not None:
-        conditions, values = _conditions(scope)
-        rows = connection.execute(
-            f"SELECT DISTINCT turns_fts.rowid >> {SEQUENCE_BITS} FROM turns_fts JOIN messages m ON m.id = turns_fts.rowid"
-            f" WHERE turns_fts MATCH ? AND {' AND '.join(conditions)} ORDER BY 1",
-            (_any(terms), *values),
-        )
-    else:
-        where, values = scope.conversations.where()
-        if where == "1":
-            return None
-        rows = connection.execute(f"SELECT c.number FROM conversations c WHERE {where} ORDER BY c.number", values)
+
+def numbers_with(connection: apsw.Connection, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
+    """The numbers, ascending, of the conversations with any of the terms in a message of the scope."""
+    where, values = _conditions(scope)
+    rows = connection.execute(
+        f"SELECT DISTINCT turns_fts.rowid >> {SEQUENCE_BITS} FROM turns_fts JOIN messages m ON m.id = turns_fts.rowid"
+        f" WHERE turns_fts MATCH ?{_and(where)} ORDER BY 1",
+        (_any(terms), *values),
+    )
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
@@ -114,14 +124,17 @@ def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[i
     times, values = _times(scope)
     rows = connection.execute(
         "SELECT json_group_array(json_array(m.id, m.turn_number, m.time, m.offset, m.length, m.tokens)) FROM messages m"
-        f" WHERE m.id IN (SELECT value FROM json_each(?)){''.join(f' AND {part}' for part in times)}",
+        f" WHERE m.id IN (SELECT value FROM json_each(?)){_and(times)}",
         (orjson.dumps(list(ids)).decode(), *values),
     ).get
-    mask = (1 << SEQUENCE_BITS) - 1
     return {
-        row[0]: Found(row[0] >> SEQUENCE_BITS, row[1], row[2], (row[0] & mask, row[3], row[4]), row[5])
+        row[0]: Found(number_of(row[0]), row[1], row[2], (sequence_of(row[0]), row[3], row[4]), row[5])
         for row in orjson.loads(rows)
     }
+
+
+def _and(conditions: list[str]) -> str:
+    return "".join(f" AND {condition}" for condition in conditions)
 
 
 def _any(terms: list[Term]) -> str:
@@ -150,3 +163,63 @@ def _times(scope: Scope) -> tuple[list[str], list[Any]]:
         parts.append("m.time < ?")
         values.append(scope.end)
     return parts, values
+
+
+class Searching(IndexFile):
+    """The part of the index's door that searches use. Every method raises IndexUnavailable."""
+
+    _lengths: Lengths
+
+    def terms(self, query: str) -> list[Term]:
+        """The words of a query to search for."""
+        with self.reading() as connection:
+            return words.choose_terms(connection, query, self._lengths.messages)
+
+    def tokens(self, text: str) -> list[tuple[int, int, str]]:
+        """The words of a text: first byte, one past the last, stem."""
+        with self.reading() as connection:
+            return words.tokens(connection, text.encode())
+
+    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:
+        """BM25 of the best messages with any of the terms, by id."""
+        with self.reading() as connection:
+            return message_scores(connection, terms, scope, limit, within=within)
+
+    def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which conversations have the term (numbers, ascending), and how often."""
+        with self.reading() as connection:
+            return conversation_counts(connection, term)
+
+    def lengths(self) -> tuple[NDArray[np.int64], int, float]:
+        """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""
+        return self._lengths.read()
+
+    def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
+        """The conversations that match; None for all."""
+        with self.reading() as connection:
+            return numbers_of(connection, chosen)
+
+    def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
+        """The conversations with any of the terms in a message of the scope."""
+        with self.reading() as connection:
+            return numbers_with(connection, terms, scope)
+
+    def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
+        """The conversations of which everything was said within a time."""
+        with self.reading() as connection:
+            return numbers_within(connection, start, end)
+
+    def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
+        """Those of these messages that exist and lie in the scope."""
+        with self.reading() as connection:
+            return showable(connection, ids, scope)
+
+    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
+        """The outlines of the conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.outlines(connection, numbers)
+
+    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
+        """The conversations of these numbers."""
+        with self.reading() as connection:
+            return conversations.by_number(connection, numbers)

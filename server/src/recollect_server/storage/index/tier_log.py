@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from recollect_server.storage.index.file import NAME, IndexFile
+from recollect_server.storage.index.file import IndexFile, look
 
 _KEPT = 100_000
 """Transitions that are kept: the newest."""
@@ -77,14 +77,8 @@ class TierLog(IndexFile):
 
 def hits_of(folder: Path) -> dict[str, int]:
     """What contexts were made of, by the index in a folder, without taking it from a server that runs."""
-    if not (folder / NAME).exists():
-        return {}
-    try:
-        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
-            return {str(row[0]): int(row[1]) for row in connection.execute("SELECT name, count FROM tier_hits")}
-        finally:
-            connection.close()
-    except apsw.Error:
-        return {}  # `stats` says of the index itself what is wrong
+
+    def read(connection: apsw.Connection) -> dict[str, int]:
+        return {str(row[0]): int(row[1]) for row in connection.execute("SELECT name, count FROM tier_hits")}
+
+    return look(folder, read, {})

@@ -8,21 +8,11 @@ import orjson
 
 from recollect_server.domain.budget import newest_turns
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import id_range, message_id, sequence_of
 from recollect_server.domain.text import segment
-from recollect_server.storage.index.migrations import SEQUENCE_BITS
 
 Place = tuple[int, int, int]
 """Where a line is: sequence, offset, length in bytes."""
-
-
-def message_id(number: int, sequence: int) -> int:
-    """The message's id in the index."""
-    return number << SEQUENCE_BITS | sequence
-
-
-def id_range(number: int) -> tuple[int, int]:
-    """The first and the last id that messages of this conversation can have."""
-    return message_id(number, 0), message_id(number, (1 << SEQUENCE_BITS) - 1)
 
 
 def searchable_text(message: Message) -> str:
@@ -49,7 +39,7 @@ def sequences(connection: apsw.Connection, number: int, after: int, limit: int) 
     rows = connection.execute(
         "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?", (message_id(number, after), last, limit)
     )
-    return [row[0] - message_id(number, 0) for row in rows]
+    return [sequence_of(row[0]) for row in rows]
 
 
 def count(connection: apsw.Connection, number: int) -> int:
@@ -79,10 +69,10 @@ def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
 
 def tail(
     connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
-) -> list[Place]:
-    """The newest whole turns between two turns (both excluded), as `budget.newest_turns` chooses them, oldest first.
+) -> tuple[list[Place], bool]:
+    """The newest whole turns between two turns (both excluded), oldest first, and whether the conversation has older messages.
 
-    `before_turn` 0 means the end.
+    `budget.newest_turns` chooses them. `before_turn` 0 means the end.
     """
     low, high = id_range(number)
     if before_turn:
@@ -94,14 +84,7 @@ def tail(
     chosen = newest_turns(
         ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
     )
-    return [(row[0] - message_id(number, 0), row[3], row[4]) for row in chosen]
-
-
-def context(
-    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
-) -> tuple[list[Place], bool]:
-    """The same, and whether older messages exist."""
-    found = tail(connection, number, before_turn=before_turn, after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens)
+    found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
     if found:
         return found, has_before(connection, number, found[0][0])
     # Nothing to show: everything there is lies before.
@@ -119,7 +102,7 @@ def turn_places(connection: apsw.Connection, number: int, first: int, last: int)
     for identity, turn, offset, length in rows:
         if turn > last:
             break
-        places.append((identity - message_id(number, 0), offset, length))
+        places.append((sequence_of(identity), offset, length))
     return places
 
 
@@ -130,22 +113,13 @@ def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -
     return [row[0] for row in rows]
 
 
-def newest_places(connection: apsw.Connection, number: int, limit: int) -> list[Place]:
-    """The newest messages, oldest first."""
-    rows = connection.execute(
-        "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?",
-        (*id_range(number), limit),
-    )
-    return [(identity - message_id(number, 0), offset, length) for identity, offset, length in rows][::-1]
-
-
 def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:
     """Where the newest message is, with its turn and its time."""
     row = connection.execute(
         "SELECT id, offset, length, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
         id_range(number),
     ).fetchone()
-    return None if row is None else ((row[0] - message_id(number, 0), row[1], row[2]), row[3], row[4])
+    return None if row is None else ((sequence_of(row[0]), row[1], row[2]), row[3], row[4])
 
 
 def place_before(connection: apsw.Connection, number: int, sequence: int) -> Place | None:
@@ -154,7 +128,7 @@ def place_before(connection: apsw.Connection, number: int, sequence: int) -> Pla
         "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
         (id_range(number)[0], message_id(number, sequence)),
     ).fetchone()
-    return None if row is None else (row[0] - message_id(number, 0), row[1], row[2])
+    return None if row is None else (sequence_of(row[0]), row[1], row[2])
 
 
 def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
@@ -172,4 +146,4 @@ def places(connection: apsw.Connection, number: int, first: int, last: int) -> l
         "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
         (message_id(number, first), message_id(number, last)),
     )
-    return [(identity - message_id(number, 0), offset, length) for identity, offset, length in rows]
+    return [(sequence_of(identity), offset, length) for identity, offset, length in rows]

@@ -11,6 +11,9 @@ from typing import Any
 import apsw
 import orjson
 
+CRASH_GAP = 1 << 20
+"""More cursors than can have been given out, or told of, for changes that a crash took."""
+
 _MAX_LOST = 100
 
 
@@ -27,6 +30,7 @@ class Log:
 
 CONVERSATIONS = Log("updates", "updates_pruned", "cursors_lost")
 EXTERNAL = Log("external_updates", "external_updates_pruned", "external_cursors_lost")
+LOGS = (CONVERSATIONS, EXTERNAL)
 
 
 class UpdateKind(StrEnum):
@@ -71,6 +75,12 @@ def after(
         where = f"AND (kind = 'deleted' OR number IN (SELECT number FROM conversations WHERE {' AND '.join(conditions)}))"
     rows = connection.execute(f"SELECT * FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?", (*values, limit))
     return [Row(*row) for row in rows]
+
+
+def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
+    """The conversations that changes behind one cursor and up to another are of, but for those that are gone."""
+    query = "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number) WHERE u.cursor > ? AND u.cursor <= ?"
+    return [row[0] for row in connection.execute(query, (begin, end))]
 
 
 def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:

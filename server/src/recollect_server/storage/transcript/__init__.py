@@ -5,8 +5,11 @@ the line before `,"crc"`, in eight lower-case hex digits, so damage is seen, not
 `turn` (a message) or an `event`. A line's number is the message's `sequence`. Lines that one request wrote carry its `requestId`
 and `requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch which is not whole is seen as torn.
 
-`anchors.jsonl`, beside the folder, has the same lines: the anchors that no transcript has.
+A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and others) have the same lines.
 
-`record` turns an entry into a line and back, `writer` appends, `reader` reads, `repair` mends a tail after a crash, `files`
-knows the folder, `anchors` the file of anchors.
+`files` knows the folder, `record` (with `fields` and `external_record`) turns an entry into a line and back, `writer` appends,
+`reader` reads, `repair` mends a tail after a crash. `ledger` is a file of lines that no conversation has; `received` what is kept
+there of deliveries, `anchors` the one ledger that is written anew where something is to be forgotten.
+
+`index` imports it for what a line says; it imports nothing of `index`.
 """

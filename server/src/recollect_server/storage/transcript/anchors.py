@@ -14,6 +14,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
+from recollect_server.storage.transcript.ledger import ANCHORS
 from recollect_server.storage.transcript.reader import Line, scan
 from recollect_server.storage.transcript.record import Entry, encode
 from recollect_server.storage.transcript.repair import mend
@@ -31,7 +32,7 @@ class AnchorFile:
         """Held while it is written to, and by who decides by what is in it."""
         self.version = 0
         """Grows with every change of an anchor, here or in a transcript (see `changed`)."""
-        self._path = folder.anchors
+        self._path = folder.ledger_path(ANCHORS)
         self._torn = self._path.with_name(self._path.name + TORN)
         self._writer = writer
         self._lines: list[Line] = []
@@ -137,11 +138,12 @@ class AnchorFile:
             self._read()
 
 
-def forgotten(folder: TranscriptFolder) -> dict[str, int]:
-    """The same, of a file that nobody has open. Raises OSError."""
-    if not folder.anchors.exists():
+def forgotten_keys(folder: TranscriptFolder) -> dict[str, int]:
+    """As `AnchorFile.forgotten`, of a file that nobody has open. Raises OSError."""
+    path = folder.ledger_path(ANCHORS)
+    if not path.exists():
         return {}
-    contents = [line.entry.content for line in scan(folder.anchors) if line.entry]
+    contents = [line.entry.content for line in scan(path) if line.entry]
     return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}
 
 

@@ -27,6 +27,11 @@ class TranscriptFolder:
         self.root = root
         self._is_name = is_name
 
+    @classmethod
+    def of(cls, data_dir: Path, space: str) -> "TranscriptFolder":
+        """The conversations of a space in a data folder."""
+        return cls(data_dir / space / "conversations")
+
     @property
     def external(self) -> "TranscriptFolder":
         """The folder of the external communications, beside this one. It is there once there is one."""
@@ -46,11 +51,6 @@ class TranscriptFolder:
             sync_folder(folder)
         with suppress(PermissionError):  # what is above the data folder need not be ours
             sync_folder(self.root.parents[2])
-
-    @property
-    def anchors(self) -> Path:
-        """Where the anchors are that no transcript has."""
-        return self.ledger_path("anchors")
 
     def path(self, conversation_id: str) -> Path:
         """Where the transcript is. Raises ValueError for a text that is not the name of one: it could be a path."""

@@ -35,13 +35,13 @@ def deliveries(path: Path) -> list[str]:
     return list(found)
 
 
-def forget(ledger: Ledger, hashes: list[str]) -> None:
+def forget_deliveries(ledger: Ledger, hashes: list[str]) -> None:
     """Adds deliveries to the ledger, durably. Raises OSError."""
     for start in range(0, len(hashes), _LINE):
         ledger.append({"type": "forgotten", "deliveries": hashes[start : start + _LINE]})
 
 
-def forgotten(ledger: Ledger) -> Iterator[str]:
+def forgotten_deliveries(ledger: Ledger) -> Iterator[str]:
     """All hashes of the ledger. Raises OSError."""
     for line in ledger.lines():
         if isinstance(them := line.get("deliveries"), list):

@@ -32,11 +32,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.transcript.external_record import external_content, external_fields
-from recollect_server.storage.transcript.fields import attachment_fields, attachments
-from recollect_server.storage.transcript.fields import number as _number
-from recollect_server.storage.transcript.fields import optional as _optional
-from recollect_server.storage.transcript.fields import text as _text
-from recollect_server.storage.transcript.fields import texts as _texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, optional, text, texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _MAX_TURN = (1 << 31) - 1
@@ -192,23 +188,23 @@ def _stamp(fields: dict[str, Any]) -> Stamp:
     index, count = fields.get("batch", (1, 1))
     if not 1 <= index <= count:
         raise ValueError(f"line {index} of {count} of a batch")
-    return Stamp(_text(fields, "requestId", ""), _text(fields, "requestHash", ""), (index, count), _text(fields, "draftId", ""))
+    return Stamp(text(fields, "requestId", ""), text(fields, "requestHash", ""), (index, count), text(fields, "draftId", ""))
 
 
 def _content(fields: dict[str, Any], sequence: int) -> Content:
     kind = fields["type"]
     if kind == "turn":
         return _message(fields, sequence)
-    if kind == "meta" and not is_communication_id(_text(fields, "id")):
+    if kind == "meta" and not is_communication_id(text(fields, "id")):
         party = fields.get("party", {})
         return Began(
-            id=_text(fields, "id"),
-            channel=_text(fields, "channel"),
+            id=text(fields, "id"),
+            channel=text(fields, "channel"),
             time=from_text(fields["created"]),
-            participants=_texts(fields.get("participants", ())),
-            party=Party(*(_text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
-            model=_text(fields, "model", ""),
-            pinned=bool(_optional(fields, "pinned", bool)),
+            participants=texts(fields.get("participants", ())),
+            party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
+            model=text(fields, "model", ""),
+            pinned=bool(optional(fields, "pinned", bool)),
         )
     if kind == "event":
         return _event(fields, sequence)
@@ -219,40 +215,40 @@ def _event(fields: dict[str, Any], sequence: int) -> Content:
     time = from_text(fields["timestamp"])
     match fields["event"]:
         case "title_assigned":
-            return TitleAssigned(_text(fields, "title"), _texts(fields.get("topics", ())), time)
+            return TitleAssigned(text(fields, "title"), texts(fields.get("topics", ())), time)
         case "compression":
-            return Compressed(_number(fields["compressedThrough"], _MAX_TURN), _text(fields, "summary"), time)
+            return Compressed(number(fields["compressedThrough"], _MAX_TURN), text(fields, "summary"), time)
         case "abbreviation":
             topics = fields.get("topics")
-            return Abbreviated(_text(fields, "text"), time, None if topics is None else _texts(topics))
+            return Abbreviated(text(fields, "text"), time, None if topics is None else texts(topics))
         case "meta_update":
             return MetaUpdated(
                 time,
-                _optional(fields, "title", str),
-                _optional(fields, "manuallyNamed", bool),
-                _optional(fields, "model", str),
-                _optional(fields, "pinned", bool),
+                optional(fields, "title", str),
+                optional(fields, "manuallyNamed", bool),
+                optional(fields, "model", str),
+                optional(fields, "pinned", bool),
             )
         case "split_suggested":
-            return SplitSuggested(_text(fields, "reason"), _texts(fields["titles"]), time)
+            return SplitSuggested(text(fields, "reason"), texts(fields["titles"]), time)
         case "anchor":
             confidence = float(fields["confidence"])
             return AnchorSet(
-                _text(fields, "key"), _text(fields, "value"), confidence, _number(fields["sequence"]), time,
-                _text(fields, "conversation", ""), bool(_optional(fields, "byCaller", bool)),
+                text(fields, "key"), text(fields, "value"), confidence, number(fields["sequence"]), time,
+                text(fields, "conversation", ""), bool(optional(fields, "byCaller", bool)),
             )  # fmt: skip
         case "anchor_forgotten":
-            return AnchorForgotten(_text(fields, "key"), time, _texts(fields.get("requests", ())))
+            return AnchorForgotten(text(fields, "key"), time, texts(fields.get("requests", ())))
         case "continued":
-            return Continued(_text(fields, "conversation"), time)
+            return Continued(text(fields, "conversation"), time)
         case "command":
             return CommandRun(
-                _text(fields, "text"),
-                _text(fields, "reply"),
+                text(fields, "text"),
+                text(fields, "reply"),
                 time,
-                _text(fields, "before", ""),
-                bool(_optional(fields, "cleared", bool)),
-                _texts(fields.get("mail", ())),
+                text(fields, "before", ""),
+                bool(optional(fields, "cleared", bool)),
+                texts(fields.get("mail", ())),
             )
         case _:
             return external_content(fields, sequence)
@@ -263,17 +259,17 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
     cost = fields.get("cost")
     return Message(
         role=Role(fields["role"]),
-        content=_text(fields, "content"),
+        content=text(fields, "content"),
         timestamp=from_text(fields["timestamp"]),
         sequence=sequence,
-        turn_number=_number(fields["turnNumber"], _MAX_TURN),
-        thinking_text=_text(fields, "thinkingText", ""),
-        usage=None if usage is None else Usage(_number(usage.get("input", 0)), _number(usage.get("output", 0))),
+        turn_number=number(fields["turnNumber"], _MAX_TURN),
+        thinking_text=text(fields, "thinkingText", ""),
+        usage=None if usage is None else Usage(number(usage.get("input", 0)), number(usage.get("output", 0))),
         cost=None if cost is None else float(cost),
-        channel=_text(fields, "channel", ""),
-        sender=_text(fields, "sender", ""),
-        tool_calls=tuple(ToolCall(_text(c, "id"), _text(c, "name"), _text(c, "arguments")) for c in fields.get("toolCalls", ())),
-        tool_call_id=_text(fields, "toolCallId", ""),
+        channel=text(fields, "channel", ""),
+        sender=text(fields, "sender", ""),
+        tool_calls=tuple(ToolCall(text(c, "id"), text(c, "name"), text(c, "arguments")) for c in fields.get("toolCalls", ())),
+        tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),
-        metadata=_optional(fields, "metadata", dict),
+        metadata=optional(fields, "metadata", dict),
     )

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import apsw
 
+from recollect_server.domain.message_ids import number_of, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
-from recollect_server.storage.vectors.store import LINE_BITS
-
-_LINE = (1 << LINE_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
         found = {name: {} for name in names.values()}
         query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = {_SERVED}"
         for place, text in connection.execute(query):
-            found.setdefault(names.get(place >> LINE_BITS, "nobody"), {})[place & _LINE] = text
+            found.setdefault(names.get(number_of(place), "nobody"), {})[sequence_of(place)] = text
     return found
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.legs import DIMENSIONS
 from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
 
 WEIGHTS = (0.5, 0.25)
@@ -146,7 +147,7 @@ class Matrix:
             else:
                 gone = self.of(view, np.array([identity]))
             view.alive[gone] = False
-            view.rows.set(gone, np.zeros((len(gone), 384), np.int8))
+            view.rows.set(gone, np.zeros((len(gone), DIMENSIONS), np.int8))
             view.signs[:, gone] = 0
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:

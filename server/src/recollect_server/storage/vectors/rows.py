@@ -5,9 +5,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.legs import DIMENSIONS
+
 T = TypeVar("T", bound=np.generic)
 
-DIMENSIONS = 384
 WORDS = DIMENSIONS // 64
 _BLOCK = 1 << 15
 

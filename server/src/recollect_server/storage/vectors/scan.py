@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.legs import DIMENSIONS
 from recollect_server.domain.marks import USER, roles
 from recollect_server.storage.vectors.matrix import Entries, Matrix, View
-from recollect_server.storage.vectors.rows import DIMENSIONS, WORDS, sign_words
+from recollect_server.storage.vectors.rows import WORDS, sign_words
 
 RESCORED = 2000
 """Entries whose cosine is worked out at the least, of those whose signs fit best. Of fewer: all."""
@@ -26,7 +27,6 @@ _COSINES = np.cos(np.pi * np.arange(DIMENSIONS + 1) / DIMENSIONS).astype(np.floa
 """About the cosine of two vectors of which so many signs differ (Charikar, "Similarity estimation techniques", 2002)."""
 
 _BASE = 128
-_TOP = 3
 
 Scores = dict[int, float]
 Cosines = NDArray[np.float64]
@@ -39,8 +39,6 @@ class Near(NamedTuple):
     window: float
     best_of_users: float
     """nan: of none by a user."""
-    top: float
-    """The mean of the best three."""
     mean: float
     mean_vector: NDArray[np.float32]
     """The direction of the sum of all its pieces' unit vectors: [384]."""
@@ -108,19 +106,17 @@ class Scan:
         order = np.lexsort((-cosines, owners))
         entries, cosines, owners = entries[order], cosines[order], owners[order]
         names, first, counts = np.unique(owners, return_index=True, return_counts=True)
-        place = np.arange(len(owners)) - np.repeat(first, counts)
         windows = np.maximum.reduceat(self._windows(entries), first)
         users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
-        tops = np.add.reduceat(np.where(place < _TOP, cosines, 0), first) / np.minimum(counts, _TOP)
         averages = np.add.reduceat(cosines, first) / counts
-        rows = np.stack([cosines[first], windows, np.where(users > -2, users, np.nan), tops, averages], axis=1)
+        rows = np.stack([cosines[first], windows, np.where(users > -2, users, np.nan), averages], axis=1)
         units = self._view.rows.get(entries) * self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         means = sums / np.where(lengths > 0, lengths, 1)
         return {
-            name: Near(best, window, of_users, top, mean, vector)
-            for name, (best, window, of_users, top, mean), vector in zip(names.tolist(), rows.tolist(), means, strict=True)
+            name: Near(best, window, of_users, mean, vector)
+            for name, (best, window, of_users, mean), vector in zip(names.tolist(), rows.tolist(), means, strict=True)
         }
 
     def within(self, number: int, most: int) -> Scores:

@@ -4,8 +4,9 @@ A vector costs some 10 ms and the index is made anew now and then: so this file 
 has which text in which line, so that a delete takes the vectors of deleted text out, unless another message has the same text.
 Whatever of it is lost or damaged is worked out again from the transcripts: nothing here is the truth.
 
-The vectors are a `vec0` table of sqlite-vec; the pieces of a text lie at `text << 20 | piece`, a message at `key << 22 | line`, and
-at line 0 the conversation's abbreviation. Each model has its own: one is served while another is worked out.
+The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`; which text stands where is said
+by a message's id (`domain.message_ids`, of the conversation's number in this file), where line 0 is the conversation's
+abbreviation. Each model has its own: one is served while another is worked out.
 """
 
 import threading
@@ -20,17 +21,17 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.message_ids import id_range, message_id
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
-from recollect_server.storage.vectors.rows import DIMENSIONS
 
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
-LINE_BITS = 22
 _PIECE_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EmbeddedText:
     """A text that stands somewhere: in a line, said at a time (milliseconds), with a vector for each of its pieces [n, 384]."""
 
     conversation_id: str
@@ -182,7 +183,7 @@ class VectorStore:
 
     # What changes -------------------------------------------------------------------------------------------------------
 
-    def add(self, model: int, places: list[Place], progress: dict[str, int]) -> list[tuple[Place, bool]]:
+    def add(self, model: int, places: list[EmbeddedText], progress: dict[str, int]) -> list[tuple[EmbeddedText, bool]]:
         """Keeps what was worked out, and how far each conversation was looked at; all or nothing.
 
         Returns the places that are new or have another text than before, and whether there was one before. Those of conversations
@@ -194,10 +195,10 @@ class VectorStore:
             for name in {*progress, *(place.conversation_id for place in kept)} - self._gone:
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get)
-            changed: list[tuple[Place, bool]] = []
+            changed: list[tuple[EmbeddedText, bool]] = []
             for place in kept:
                 text = _text(connection, model, place)
-                where = keys[place.conversation_id] << LINE_BITS | place.line
+                where = message_id(keys[place.conversation_id], place.line)
                 query = "SELECT text FROM places WHERE model = ? AND place = ?"
                 before = connection.execute(query, (model, where)).get
                 connection.execute(
@@ -220,7 +221,7 @@ class VectorStore:
             key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
             if key is None:
                 return 0
-            first, last = key << LINE_BITS, (key + 1 << LINE_BITS) - 1
+            first, last = id_range(key)
             # For every model: a range of the second column of a key needs the first.
             where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
             texts = [row[0] for row in connection.execute(f"SELECT DISTINCT text FROM places WHERE {where}", (first, last))]
@@ -250,7 +251,7 @@ class VectorStore:
                     yield self._connection
 
 
-def _text(connection: apsw.Connection, model: int, place: Place) -> int:
+def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
     """The number of a text, whose vectors are there now."""
     known = connection.execute("SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)).get
     if known is not None:

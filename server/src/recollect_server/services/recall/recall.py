@@ -2,25 +2,30 @@
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from recollect_server.domain.conversation import Conversation, opening_of
-from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
-from recollect_server.services.candidates import KEYWORD_LEGS, VECTOR_LEGS, Candidates, conversation_parts, gather, message_parts
 from recollect_server.services.channels.identities import Identities
-from recollect_server.services.meaning import Asked, Meaning
-from recollect_server.services.showing import Showing
+from recollect_server.services.recall.candidates import (
+    KEYWORD_LEGS,
+    VECTOR_LEGS,
+    Candidates,
+    gather,
+    legs_of_conversations,
+    legs_of_messages,
+)
+from recollect_server.services.recall.meaning import Meaning, Scans
+from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, read_places, turns_of
-from recollect_server.storage.index.conversations import Filter
+from recollect_server.services.working_context import Turns, turns_of
+from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
-from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
+_SPARE = 50  # conversations that are scored beside twice as many as are asked for: by other legs others may be better
 _TURNS = 10  # matched turns named in a result
 _FOUND = 3  # conversations of an answer that count as recalled
 DEFAULT_TURNS = 10  # of FetchContext
@@ -98,15 +103,18 @@ class Recall:
         try:
             index = self._index
             terms = index.terms(query)
-            candidates = gather(index, self._meaning, query, terms, scope, 2 * limit + 50)
-            showing = Showing(index, terms, candidates.asked)
-            hits = self._hits(candidates, showing, limit, explain=explain)
-            results = self._results(candidates, showing, scope, limit, explain=explain)
+            found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE)
+            best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans)
+            hits = self._hits(found, best, showing, limit, explain=explain)
+            results = self._results(found, best, showing, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
-        run = legs if candidates.asked else KEYWORD_LEGS
+        run = legs if found.scans else KEYWORD_LEGS
         self._tiers.found(result.conversation.id for result in results[:_FOUND])
-        return Answer(results, hits, candidates.total, run, self._behind() | candidates.degraded)
+        degraded = self._behind() | found.degraded
+        if showing.unread:
+            degraded |= dict.fromkeys(run, f"the transcripts of {len(showing.unread)} conversations that were found cannot be read")
+        return Answer(results, hits, found.total, run, degraded)
 
     def _behind(self) -> dict[str, str]:
         """Why the words may miss what was said last, if the index is behind."""
@@ -126,85 +134,65 @@ class Recall:
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
+        showing = Showing(self._space, self._index, [], None)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
-            (
-                stored.conversation,
-                "" if stored.conversation.abbreviation else self._newest_words(stored.number, stored.conversation),
-            )
+            (stored.conversation, "" if stored.conversation.abbreviation else self._newest_words(stored, showing))
             for stored in found
         ]
 
-    def _newest_words(self, number: int, conversation: Conversation) -> str:
-        places = self._index.newest_places(number, 1)
-        messages = self._read(conversation.id, places)
-        return opening_of(messages[-1].content) if messages else ""
+    def _newest_words(self, stored: Stored, showing: Showing) -> str:
+        newest = self._index.newest(stored.number)
+        message = showing.message(stored.conversation.id, newest[0]) if newest else None
+        return opening_of(message.content) if message else ""
 
     # Answers ------------------------------------------------------------------------------------------------------------
 
-    def _hits(self, candidates: Candidates, showing: Showing, limit: int, *, explain: bool) -> list[Hit]:
-        scores = np.round(candidates.fused.messages, 9).tolist()
-        shown = [candidates.shown[identity] for identity in candidates.ids]
-        known = candidates.known
-        legs = message_parts(candidates) if explain else {}
+    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, *, explain: bool) -> list[Hit]:
+        legs = legs_of_messages(found) if explain else {}
         hits: list[Hit] = []
-        for at in sorted(range(len(scores)), key=lambda at: (-scores[at], known[shown[at].number].id, shown[at].place[0])):
-            if len(hits) == limit or scores[at] <= 0:
+        for at in best:
+            if len(hits) == limit or found.message_scores[at] <= 0:
                 break
-            number = shown[at].number
-            read = self._read(known[number].id, [shown[at].place])
-            if not read or (conversation := showing.conversation(number)) is None:
-                continue
-            hits += [
-                Hit(conversation, message, showing.snippet(conversation.id, message), scores[at], _explain(legs, at))
-                for message in read
-            ]
+            place, above = found.messages[at].place, found.conversation_of(at)
+            message, conversation = showing.message(above.id, place), showing.conversation(above.number)
+            if message is not None and conversation is not None:
+                snippet = showing.snippet(conversation.id, message)
+                hits.append(Hit(conversation, message, snippet, found.message_scores[at], _explain(legs, at)))
         return hits
 
-    def _results(self, candidates: Candidates, showing: Showing, scope: Scope, limit: int, *, explain: bool) -> list[Result]:
-        of_messages = dict(zip(candidates.ids, np.round(candidates.fused.messages, 9).tolist(), strict=True))
-        by_conversation: dict[int, list[int]] = {}
-        for identity in candidates.ids:
-            by_conversation.setdefault(candidates.shown[identity].number, []).append(identity)
-        scores = np.round(candidates.fused.conversations, 9).tolist()
-        known, numbers = candidates.known, candidates.numbers
-        legs = conversation_parts(candidates) if explain else {}
+    def _results(
+        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, *, explain: bool
+    ) -> list[Result]:
+        places: dict[int, list[int]] = {}
+        for at in best:
+            places.setdefault(found.messages[at].number, []).append(at)
+        legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
-        for at in sorted(range(len(numbers)), key=lambda at: (-scores[at], known[numbers[at]].id)):
-            if len(results) == limit or scores[at] <= 0:
+        for at in found.best_conversations():
+            if len(results) == limit or found.conversation_scores[at] <= 0:
                 break
-            best = [
-                candidates.shown[identity]
-                for identity in sorted(
-                    by_conversation.get(numbers[at], ()), key=lambda identity: (-of_messages[identity], identity)
-                )
-            ] or self._best_within(showing.terms, candidates.asked, scope, numbers[at])
-            read = self._read(known[numbers[at]].id, [found.place for found in best[:1]])
-            if not read:  # it has the words, and none of them in a message that may be shown
-                continue
-            if (conversation := showing.conversation(numbers[at])) is None:
-                continue
-            turns = list(dict.fromkeys(found.turn_number for found in best))[:_TURNS]
-            snippet, date = showing.snippet(conversation.id, read[0]), read[0].timestamp
-            results.append(Result(conversation, snippet, turns, date, scores[at], _explain(legs, at)))
+            number, conversation_id = found.conversations[at].number, found.conversations[at].id
+            matched = [found.messages[place] for place in places.get(number, [])]
+            others = [found.messages[place] for place in places.get(number, [])[1:] if found.fits(place)]
+            if not matched:
+                matched = others = self._best_within(showing.terms, found.scans, scope, number)
+            # The best one, or where that cannot be read another that fits. None: no message that has the words may be shown.
+            message = next((read for it in (*matched[:1], *others) if (read := showing.message(conversation_id, it.place))), None)
+            conversation = showing.conversation(number)
+            if message is not None and conversation is not None:
+                turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
+                snippet, score = showing.snippet(conversation.id, message), found.conversation_scores[at]
+                results.append(Result(conversation, snippet, turns, message.timestamp, score, _explain(legs, at)))
         return results
 
-    def _best_within(self, terms: list[Term], asked: Asked | None, scope: Scope, number: int) -> list[Found]:
+    def _best_within(self, terms: list[Term], scans: Scans | None, scope: Scope, number: int) -> list[Found]:
         """The best messages of a conversation none of which is among the best of all: by their words, else by their meaning."""
         scores = self._index.message_scores(terms, scope, _TURNS, within=number) if terms else {}
-        if not scores and asked:
-            scores = asked.messages.within(number, _TURNS)
+        if not scores and scans:
+            scores = scans.messages.within(number, _TURNS)
         shown = self._index.showable({*scores}, scope)
         return [shown[key] for key in sorted(scores, key=lambda key: (-scores[key], key)) if key in shown]
-
-    def _read(self, conversation_id: str, places: list[Place]) -> list[Message]:
-        """The messages at these places; none of a conversation that was deleted since the index named it."""
-        try:
-            return read_places(self._space, conversation_id, places).messages
-        except StorageUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return []
-            raise
 
 
 def _explain(legs: dict[str, Array], at: int) -> list[LegScore]:

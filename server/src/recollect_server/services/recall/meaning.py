@@ -1,10 +1,11 @@
 """What is known by meaning: the file of vectors, the copy that searches read, and the model that questions are put to.
 
 Everything here may be missing or break while the service goes on: then `reason` says why, the searches say so too, and the job that
-tends it (`services/embedding.py`) tries again.
+tends it (`embedding`) tries again.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,18 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.scan import Scan
-from recollect_server.storage.vectors.store import ABBREVIATION, LINE_BITS, Loaded, VectorStore
+from recollect_server.storage.vectors.store import ABBREVIATION, Loaded, VectorStore
 
 log = structlog.get_logger("recollect.meaning")
 
-_LINE = (1 << LINE_BITS) - 1
+_LATE = 2.0  # seconds after which an answer says that it lacks what was said: the goal for a message to be found by meaning
 
 
 class MeaningUnavailable(Exception):
@@ -42,13 +44,22 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, put to what is known."""
+class Scans:
+    """A question, put to what is known: to the messages, and to the abbreviations."""
 
     question: NDArray[np.float32]
+    """Its vector, [384]."""
     embedder: Embedder
     messages: Scan
     abbreviations: Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is not embedded yet: of how many conversations, and since when the first one waits, on the monotonic clock."""
+
+    conversations: int
+    since: float
 
 
 class Meaning:
@@ -63,15 +74,27 @@ class Meaning:
         self.embedder: Embedder | None = None
         self.copy: Copy | None = None
         self.reason = "the embedding model is not loaded yet"
-        self.backlog = ""
-        """What was said and is not known by meaning yet, as words; or nothing."""
+        self.failure = ""
+        """Why nothing more is embedded; or nothing."""
+        self.waiting: Waiting | None = None
 
     @property
     def on(self) -> bool:
         """Whether it is wanted at all."""
         return self._weights is not None
 
-    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Asked:
+    def backlog(self) -> str:
+        """What was said and is not known by meaning, as words: why, or that it is late; or nothing. It is asked with each search:
+        whoever embeds may be at work for long.
+        """
+        if self.failure:
+            return self.failure
+        waiting = self.waiting
+        if waiting is None or time.monotonic() - waiting.since <= _LATE:
+            return ""
+        return f"{waiting.conversations} conversations have words that are not embedded yet"
+
+    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
         """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
         copy = self.copy
         if copy is None:
@@ -84,11 +107,10 @@ class Meaning:
             raise MeaningUnavailable(str(error)) from error
         messages = Scan(copy.messages, question, numbers, start, end)
         if len(copy.abbreviations) and (start is not None or end is not None):
-            # Notes are about a whole conversation: a time finds those of the conversations that lie within it.
+            # An abbreviation is of a whole conversation: a time finds those of the conversations that lie within it.
             within = index.numbers_within(start, end)
             numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
-        notes = Scan(copy.abbreviations, question, numbers)
-        return Asked(question, copy.embedder, messages, notes)
+        return Scans(question, copy.embedder, messages, Scan(copy.abbreviations, question, numbers))
 
     def forget(self, conversation_id: str, number: int | None) -> int:
         """A conversation is deleted: its vectors go. Returns how many. Raises nothing: a file that refuses is removed whole."""
@@ -154,14 +176,14 @@ class Meaning:
         numbers = index.numbers(list(loaded.keys.values()))
         for name in set(loaded.keys.values()) - numbers.keys():
             store.remove(name)  # it was deleted while nobody looked
-        messages, abbreviations = Matrix(LINE_BITS), Matrix(LINE_BITS)
+        messages, abbreviations = Matrix(SEQUENCE_BITS), Matrix(SEQUENCE_BITS)
         of_key = np.full(max(loaded.keys, default=0) + 1, -1, np.int64)
         for key, name in loaded.keys.items():
             of_key[key] = numbers.get(name, -1)
-        owners = of_key[loaded.places >> LINE_BITS]
-        lines = loaded.places & _LINE
+        owners = of_key[loaded.places >> SEQUENCE_BITS]
+        lines = loaded.places & MAX_LINES
         for matrix, chosen in ((messages, lines != ABBREVIATION), (abbreviations, lines == ABBREVIATION)):
-            _fill(matrix, loaded, store, owners << LINE_BITS | lines, chosen & (owners >= 0))
+            _fill(matrix, loaded, store, owners << SEQUENCE_BITS | lines, chosen & (owners >= 0))
         return Copy(model, embedder, index, messages, abbreviations)
 
     def close(self) -> None:

@@ -1,33 +1,43 @@
-"""What is asked of an inbound message."""
+"""What is asked of addresses, and of what comes in over a channel."""
 
 from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address, normal_message_ids
-from recollect_server.transport.checks import Checks, Limits
+from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
+from recollect_server.transport.checks_message import check_attachments
 
-_ID = 998
-_ADDRESS = 320
+_MAX_ID = 998
 _MAX_REFERENCES = 100
-_SESSION = 128
+_MAX_SESSION = 128
+
+
+def check_address(checks: Checks, path: str, channel: str, text: str) -> str:
+    """Checks an address on a channel, the fields `channel` and `identity` behind a path, and returns its normal form."""
+    checks.label(f"{path}channel", channel, required=True)
+    checks.text(f"{path}identity", text, least=1, most=MAX_ADDRESS)
+    address = normal_address(channel, text)
+    if text and not address:
+        checks.refuse(f"{path}identity", f"is no address on {channel}")
+    return address
 
 
 def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, now: int) -> str:
     """Checks a message that came in, and returns its sender in normal form. `now` is the server's clock in milliseconds."""
     checks.label("channel", request.channel, required=True)
-    checks.text("provider_message_id", request.provider_message_id, least=1, most=_ID)
-    checks.text("sender", request.sender, most=_ADDRESS)
+    checks.text("provider_message_id", request.provider_message_id, least=1, most=_MAX_ID)
+    checks.text("sender", request.sender, most=MAX_ADDRESS)
     sender = normal_address(request.channel, request.sender)
     if not sender and request.channel not in OWNERS_ALONE:
         checks.refuse("sender", f"is no address on {request.channel}" if request.sender else "is required on this channel")
     size = request.ByteSize()
     if size > limits.message_bytes:
         checks.refuse("text", f"the request has {size} bytes; at most {limits.message_bytes} are allowed")
-    elif "\0" in request.text:
-        checks.refuse("text", "holds the character NUL")
     elif not request.text and not request.attachments:
         checks.refuse("text", "is empty, and there is no attachment")
-    checks.attachments("attachments", request.attachments)
+    else:
+        checks.no_nul("text", request.text)
+    check_attachments(checks, "attachments", request.attachments)
     if request.HasField("time"):
         checks.moment("time", request.time, now)
     _origin(checks, request)
@@ -41,13 +51,13 @@ def _origin(checks: Checks, request: api.ReceiveRequest) -> None:
         return
     match kind:
         case "whatsapp":
-            checks.text("whatsapp.group_id", request.whatsapp.group_id, most=_ADDRESS)
+            checks.text("whatsapp.group_id", request.whatsapp.group_id, most=MAX_ADDRESS)
         case "email":
             _email(checks, request.email)
         case "discord":
             _discord(checks, request.discord)
         case "cli":
-            checks.text("cli.session_name", request.cli.session_name, most=_SESSION)
+            checks.text("cli.session_name", request.cli.session_name, most=_MAX_SESSION)
             if request.cli.session_name != request.cli.session_name.strip():
                 checks.refuse("cli.session_name", "has space around it")
         case "web":
@@ -57,15 +67,14 @@ def _origin(checks: Checks, request: api.ReceiveRequest) -> None:
 
 
 def _email(checks: Checks, mail: channel_pb2.EmailOrigin) -> None:
-    checks.text("email.message_id", mail.message_id, least=1, most=_ID)
+    checks.text("email.message_id", mail.message_id, least=1, most=_MAX_ID)
     if mail.message_id and len(normal_message_ids(mail.message_id)) != 1:
         checks.refuse("email.message_id", "is not one Message-ID")
-    checks.text("email.in_reply_to", mail.in_reply_to, most=_ID)
-    if len(mail.references) > _MAX_REFERENCES:
-        checks.refuse("email.references", f"has {len(mail.references)} entries; at most {_MAX_REFERENCES} are allowed")
+    checks.text("email.in_reply_to", mail.in_reply_to, most=_MAX_ID)
+    checks.count("email.references", mail.references, _MAX_REFERENCES)
     for index, reference in enumerate(mail.references[:_MAX_REFERENCES]):
-        checks.text(f"email.references[{index}]", reference, most=_ID)
-    checks.text("email.subject", mail.subject, most=_ID)
+        checks.text(f"email.references[{index}]", reference, most=_MAX_ID)
+    checks.text("email.subject", mail.subject, most=_MAX_ID)
 
 
 def _discord(checks: Checks, origin: channel_pb2.DiscordOrigin) -> None:
@@ -74,4 +83,4 @@ def _discord(checks: Checks, origin: channel_pb2.DiscordOrigin) -> None:
         checks.refuse("discord", "is required to name a place: dm_user_id, channel_id or thread_id")
     else:
         name: str = getattr(origin, place)
-        checks.text(f"discord.{place}", name.strip(), least=1, most=_ADDRESS - len("discord:channel:"))
+        checks.text(f"discord.{place}", name.strip(), least=1, most=MAX_ADDRESS - len("discord:channel:"))

@@ -6,30 +6,29 @@ runs, the update log says which conversations changed. So a restart, a lost file
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.marks import marks_of
 from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
-from recollect_server.services.meaning import Copy, Meaning
+from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
 from recollect_server.services.space import Space
-from recollect_server.services.working_context import read_places
+from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable
-from recollect_server.storage.vectors.store import ABBREVIATION, LINE_BITS, Place, VectorStore, hash_of
+from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore, hash_of
 
 log = structlog.get_logger("recollect.meaning")
 
 _TEXTS = 128  # in one step: so that a batch has texts of like lengths, and a stop need not wait long
 _CALM = 0.3  # seconds without an append, after which it works at full speed
-_LATE = 2.0  # seconds after which an answer says that it lacks what was said
 
 
 def text_of(message: Message) -> str:
@@ -65,11 +64,10 @@ class _Text:
 class Embedding:
     """The work. One thread calls it."""
 
-    def __init__(self, space: Space, meaning: Meaning, workers: Workers, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, space: Space, meaning: Meaning, workers: Workers) -> None:
         self._space = space
         self._meaning = meaning
         self._workers = workers
-        self._monotonic = monotonic
         self._index: Index | None = None  # the one that `_waiting` is of
         self._model = 0
         self._cursor = 0
@@ -91,6 +89,7 @@ class Embedding:
             if self._meaning.copy is None or self._meaning.copy.index is not index:
                 self._make_copy(store, index, model, embedder)
             self._look(store, index, model)
+            self._tell()
             worked = self._step(store, index, model, embedder)
             if not self._waiting:
                 self._complete(store, index, model, embedder)
@@ -100,7 +99,7 @@ class Embedding:
         except (IndexUnavailable, StorageUnavailable) as error:
             self._failed(str(error))
             return False
-        self._said = ""
+        self._said = self._meaning.failure = ""
         self._tell()
         return worked
 
@@ -114,7 +113,7 @@ class Embedding:
             log.warning("meaning_unavailable", reason=reason)
         self._said = self._meaning.reason = reason
         if self._meaning.copy is not None:
-            self._meaning.backlog = reason
+            self._meaning.failure = reason
 
     def _start_over(self) -> bool:
         """Lets everything be worked out anew. False if the file cannot be removed."""
@@ -156,9 +155,9 @@ class Embedding:
     # What is to do ------------------------------------------------------------------------------------------------------
 
     def _look(self, store: VectorStore, index: Index, model: int) -> None:
-        now = self._monotonic()
+        now = time.monotonic()
         if self._index is not index or self._model != model:
-            self._cursor = index.cursor()
+            self._cursor = index.last_cursor()
             done = store.progress(model, index.epoch)
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)
@@ -173,9 +172,9 @@ class Embedding:
                 self._waiting[name] = _Waiting(store.lines_of(model, name), now)
 
     def _tell(self) -> None:
-        """Lets the searches say what they lack, once it is late."""
-        late = [waiting for waiting in self._waiting.values() if self._monotonic() - waiting.since > _LATE]
-        self._meaning.backlog = f"{len(self._waiting)} conversations have words that are not embedded yet" if late else ""
+        """Lets the searches say what they lack."""
+        since = min((waiting.since for waiting in self._waiting.values()), default=None)
+        self._meaning.waiting = None if since is None else Waiting(len(self._waiting), since)
 
     # The work -----------------------------------------------------------------------------------------------------------
 
@@ -206,7 +205,7 @@ class Embedding:
             assert vectors is not None
             known[text_hash] = vectors[start : start + len(cut)]
             start += len(cut)
-        places = [Place(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash]) for t in texts]
+        places = [EmbeddedText(t.conversation_id, t.line, t.time, t.marks, t.hash, known[t.hash]) for t in texts]
         changed = store.add(model, places, progress)
         if (copy := self._meaning.copy) is not None and copy.model == model:
             numbers = {text.conversation_id: text.number for text in texts}
@@ -220,7 +219,7 @@ class Embedding:
 
     def _yield(self, worked: float) -> bool:
         """Lets appends go first: while there are some, a ninth of one thread's time is taken. Whether there are."""
-        puts, now = self._space.index.puts(), self._monotonic()
+        puts, now = self._space.index.puts(), time.monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now
         busy = now - self._put_at < _CALM
@@ -236,14 +235,9 @@ class Embedding:
         after = after if after <= stored.lines else 0  # more was looked at than there is: it is another file
         places = index.places(stored.number, after + 1, stored.lines)
         whole = len(places) <= most
-        try:
-            messages = read_places(self._space, name, places[:most]).messages
-        except ConversationNotFound:
+        messages = read_found(self._space, name, places[:most])
+        if messages is None:
             return None
-        except StorageUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
         texts = [
             _Text(name, stored.number, message.sequence, message.timestamp, marks_of(message), text, hash_of(text))
             for message in messages
@@ -254,10 +248,10 @@ class Embedding:
         return texts, stored.lines if whole else places[most - 1][0], whole
 
 
-def _show(copy: Copy, number: int, place: Place, *, stood: bool) -> None:
+def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:
     """Lets the searches see what was kept; `stood`: in place of another text."""
     matrix = copy.abbreviations if place.line == ABBREVIATION else copy.messages
-    identity = number << LINE_BITS | place.line
+    identity = message_id(number, place.line)
     if stood:
         matrix.remove(number, identity)
     count = len(place.vectors)

@@ -1,5 +1,7 @@
 """Snippets: the part of a message that fits a query best, with the words that match marked."""
 
+from collections.abc import Callable
+
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.text import UNSPACED_RUN
 
@@ -14,13 +16,13 @@ Span = tuple[int, int]
 def snippet(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> str:
     """The part of the text with the most different matches, on one line.
 
-    `tokens` are the text's words with their bytes (see `words.tokens`), `stems` those searched for, `prefixes` single characters
+    `tokens` are the text's words (first byte, one past the last, stem), `stems` those searched for, `prefixes` single characters
     of scripts without spaces.
     """
     matches = _matches(text, tokens, stems, prefixes)
     if not matches:
         return opening_of(plain(text))
-    start, end = _window(text, matches)
+    start, end = _stretch(text, matches)
     parts: list[str] = ["…" if start > 0 else ""]
     position = start
     for first, last, _ in matches:
@@ -55,7 +57,7 @@ def _matches(text: str, tokens: list[tuple[int, int, str]], stems: set[str], pre
     return apart
 
 
-def _window(text: str, matches: list[tuple[int, int, str]]) -> Span:
+def _stretch(text: str, matches: list[tuple[int, int, str]]) -> Span:
     """The stretch of at most `LENGTH` characters with the most different matches, widened to where words end."""
     best, best_count = matches[0], 0
     for index, (first, _, _) in enumerate(matches):
@@ -75,7 +77,7 @@ def _window(text: str, matches: list[tuple[int, int, str]]) -> Span:
     return start, end
 
 
-def _characters(text: str):  # type: ignore[no-untyped-def]
+def _characters(text: str) -> Callable[[int], int]:
     """A function from an offset in the text's UTF-8 to the offset in the text. Call it with growing offsets."""
     if text.isascii():
         return lambda offset: offset

@@ -1,0 +1,239 @@
+"""What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field as made
+from heapq import nsmallest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.fusion import fuse, share
+from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
+from recollect_server.domain.marks import asks, named, roles
+from recollect_server.domain.message_ids import number_of
+from recollect_server.domain.ranking import conversation_bm25, highest
+from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.words import Term
+
+KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
+VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
+# How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost 0.4 points of messages any@10
+# (`bench/README.md`, recall).
+_MESSAGES = 200  # the best messages of each leg
+_SPARE = 200  # more of each, where one conversation is left out: they may be its own
+_ABBREVIATIONS = 50  # the best of them
+_NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
+_SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
+LEAST = 0.2
+"""A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
+_DIGITS = 9  # of a score: sums that were added up in another order, as over a new index, are equal
+
+Scores = dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What was found, with scores from 0 to 1. All of messages has one order, all of conversations too."""
+
+    messages: list[Found]
+    message_scores: list[float]
+    message_legs: MessageLegs
+    conversations: list[Outline]
+    conversation_scores: list[float]
+    conversation_legs: ConversationLegs
+    total: int
+    """How many conversations were found."""
+    scans: Scans | None
+    degraded: dict[str, str] = made(default_factory=dict)
+
+    def conversation_of(self, message: int) -> Outline:
+        """The conversation of the message at a place."""
+        return self.conversations[int(self.message_legs.conversation[message])]
+
+    def fits(self, message: int) -> bool:
+        """Whether the message at a place has any of the words or is near in meaning; not only beside one that does."""
+        return bool(self.message_legs.keyword[message] > 0 or self.message_legs.vector[message] >= LEAST)
+
+    def best_messages(self) -> list[int]:
+        """The places of the messages, best first; of equal ones in an order that a new index has too."""
+        ids = [self.conversations[of].id for of in self.message_legs.conversation.tolist()]
+        return sorted(range(len(ids)), key=lambda at: (-self.message_scores[at], ids[at], self.messages[at].place))
+
+    def best_conversations(self) -> list[int]:
+        """The places of the conversations, likewise."""
+        scores = self.conversation_scores
+        return sorted(range(len(scores)), key=lambda at: (-scores[at], self.conversations[at].id))
+
+
+def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int) -> Candidates:
+    """Runs every leg. `most` conversations are found by all their words at the least, if there are so many."""
+    within = index.numbers_of(scope.conversations)
+    scans, degraded = _scans(index, meaning, query, scope, within)
+    numbers, whole = _by_all_words(index, terms, scope, within)
+    keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
+    best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
+    around = {beside for identity in best for beside in (identity - 1, identity + 1)}
+    near, abbreviated = _near(scans, scope.without) if scans else (set[int](), set[int]())
+    shown = index.showable({*best, *around, *near}, scope)
+    leading = numbers[highest(whole, most)].tolist()
+    known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
+    ids = sorted(identity for identity, found in shown.items() if found.number in known)
+    messages, conversations = [shown[identity] for identity in ids], [known[number] for number in sorted(known)]
+    of_messages = _message_legs(query, ids, messages, conversations, keyword, scans)
+    of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
+    now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
+    fused = fuse(Question(query, now), of_messages, of_conversations)
+    scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
+    others = np.isin([outline.number for outline in conversations], numbers, invert=True)
+    total = len(numbers) + int(others.sum())
+    return Candidates(messages, next(scores), of_messages, conversations, next(scores), of_conversations, total, scans, degraded)
+
+
+def legs_of_messages(found: Candidates) -> dict[str, Array]:
+    """What each leg says of the messages: their words' share of the best, or a cosine."""
+    legs, above = found.message_legs, found.conversation_legs
+    return {
+        "keyword_messages": share(legs.keyword),
+        "keyword_conversations": share(above.keyword)[legs.conversation],
+        "vector_messages": legs.vector,
+        "vector_windows": legs.window,
+        "vector_abbreviations": above.abbreviation[legs.conversation],
+    }
+
+
+def legs_of_conversations(found: Candidates) -> dict[str, Array]:
+    """What each leg says of the conversations, likewise."""
+    legs = found.conversation_legs
+    return {
+        "keyword_messages": share(legs.message_keyword),
+        "keyword_conversations": share(legs.keyword),
+        "vector_messages": legs.vector,
+        "vector_windows": legs.window,
+        "vector_abbreviations": legs.abbreviation,
+    }
+
+
+def _scans(
+    index: Index, meaning: Meaning, query: str, scope: Scope, within: NDArray[np.int64] | None
+) -> tuple[Scans | None, dict[str, str]]:
+    if not meaning.on:
+        return None, {}
+    try:
+        scans = meaning.ask(query, index, within, scope.start, scope.end)
+    except MeaningUnavailable as error:
+        return None, dict.fromkeys(VECTOR_LEGS, str(error))
+    backlog = meaning.backlog()
+    return scans, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
+
+
+def _by_all_words(
+    index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], Array]:
+    """The conversations in the scope that have any of the words, and BM25 of all their words."""
+    if not terms:
+        return np.zeros(0, np.int64), np.zeros(0)
+    numbers, scores = conversation_bm25((index.conversation_counts(term) for term in terms), *index.lengths())
+    # Of a time: a conversation's own times do not say which of its words were said then.
+    allowed = index.numbers_with(terms, scope) if scope.timed else within
+    if allowed is not None:
+        inside = np.isin(numbers, allowed, assume_unique=True)
+        numbers, scores = numbers[inside], scores[inside]
+    if scope.without is not None:
+        others = numbers != scope.without
+        numbers, scores = numbers[others], scores[others]
+    return numbers, scores
+
+
+def _near(scans: Scans, without: int | None) -> tuple[set[int], set[int]]:
+    """The messages that are near to the question by themselves or with their neighbours; conversations by their abbreviations."""
+    most = _MESSAGES if without is None else _MESSAGES + _SPARE
+    legs = (scans.messages.nearest(most), scans.messages.nearest_windows(most))
+    near = {identity for leg in legs for identity, cosine in leg.items() if cosine >= LEAST}
+    abbreviations = scans.abbreviations.nearest(_ABBREVIATIONS)
+    numbers = {number_of(identity) for identity, cosine in abbreviations.items() if cosine >= LEAST}
+    return {identity for identity in near if number_of(identity) != without}, numbers - {without}
+
+
+def _message_legs(
+    query: str, ids: list[int], found: list[Found], conversations: list[Outline], keyword: Scores, scans: Scans | None
+) -> MessageLegs:
+    place = {outline.number: at for at, outline in enumerate(conversations)}
+    vectors: Scores = {}
+    windows: Scores = {}
+    marked: dict[int, int] = {}
+    if scans:
+        vectors, marked = scans.messages.of({*ids, *(i - 1 for i in ids), *(i + 1 for i in ids)})
+        windows = scans.messages.windows_of(ids)
+    names = np.array(ids, np.int64)
+    words, vector, marks = _Values.by_name(keyword), _Values.by_name(vectors), _Values.by_name(marked)
+    own, before = (marks.of(wanted, -1).astype(np.int64) for wanted in (names, names - 1))
+    return MessageLegs(
+        conversation=np.array([place[it.number] for it in found], np.int64),
+        keyword=words.of(names, 0),
+        keyword_before=np.stack([words.of(names - by, 0) for by in (1, 2)]),
+        keyword_after=np.stack([words.of(names + by, 0) for by in (1, 2)]),
+        vector=vector.of(names),
+        vector_before=vector.of(names - 1),
+        vector_after=vector.of(names + 1),
+        window=_Values.by_name(windows).of(names),
+        tokens=np.array([it.tokens for it in found], float),
+        sequence=np.array([it.place[0] for it in found], float),
+        time=np.array([it.time for it in found], float),
+        role=np.where(own < 0, np.nan, roles(own)),
+        asked=np.where(before < 0, np.nan, asks(before)),
+        named=np.where(own < 0, np.nan, named(own, query)),
+    )
+
+
+def _conversation_legs(
+    conversations: list[Outline], whole: "_Values", messages: MessageLegs, scans: Scans | None
+) -> ConversationLegs:
+    numbers = [outline.number for outline in conversations]
+    near = scans.messages.conversations(numbers) if scans else {}
+    notes = scans.abbreviations.conversations(numbers) if scans else {}
+    names = np.array(numbers, np.int64)
+
+    def best(values: Array) -> Array:
+        found = np.zeros(len(numbers))
+        np.maximum.at(found, messages.conversation, values)
+        return found
+
+    return ConversationLegs(
+        keyword=whole.of(names, 0),
+        message_keyword=best(messages.keyword),
+        vector=_Values.by_name({n: it.best for n, it in near.items()}).of(names),
+        user_vector=_Values.by_name({n: it.best_of_users for n, it in near.items()}).of(names),
+        window=_Values.by_name({n: it.window for n, it in near.items()}).of(names),
+        vector_mean=_Values.by_name({n: it.mean for n, it in near.items()}).of(names),
+        mean_vector=np.stack([near[n].mean_vector if n in near else _NO_VECTOR for n in numbers] or [_NO_VECTOR])[: len(numbers)],
+        abbreviation=_Values.by_name({n: it.best for n, it in notes.items()}).of(names),
+        messages=np.array([it.message_count for it in conversations], float),
+        begin=np.array([it.create_time for it in conversations], float),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values by name, to be asked for many names at once."""
+
+    names: NDArray[np.int64]
+    """Ascending."""
+    values: Array
+
+    @classmethod
+    def by_name(cls, values: Mapping[int, float]) -> "_Values":
+        """Those of a dictionary."""
+        names = np.fromiter(values, np.int64, len(values))
+        order = np.argsort(names)
+        return cls(names[order], np.fromiter(values.values(), np.float64, len(values))[order])
+
+    def of(self, wanted: NDArray[np.int64], missing: float = np.nan) -> Array:
+        """The values of these names; `missing` for one that has none."""
+        if not len(self.names):
+            return np.full(len(wanted), missing, np.float64)
+        at = np.minimum(np.searchsorted(self.names, wanted), len(self.names) - 1)
+        return np.where(self.names[at] == wanted, self.values[at], missing)

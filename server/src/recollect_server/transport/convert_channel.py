@@ -1,0 +1,68 @@
+"""What comes in over a channel to the house's types; what became of it, and owners' identities, as they go out."""
+
+from recollect.v1 import channel_pb2
+from recollect.v1 import channel_service_pb2 as api
+
+from recollect_server.domain.identity import Identity
+from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
+from recollect_server.services.channels.commands import Replied
+from recollect_server.services.channels.receiving import Received, Stored
+from recollect_server.services.external import external
+from recollect_server.transport.convert import attachments_from, fill_conversation, fill_message, optional_milliseconds
+from recollect_server.transport.convert_external import communication_to, escalation_to, external_message_to
+
+
+def inbound_from(request: api.ReceiveRequest, sender: str) -> Inbound:
+    """A message of a channel that came in, of a sender in normal form."""
+    return Inbound(
+        request.channel,
+        request.provider_message_id,
+        sender,
+        request.text,
+        attachments_from(request.attachments),
+        optional_milliseconds(request, "time"),
+        _origin_from(request),
+    )
+
+
+def _origin_from(request: api.ReceiveRequest) -> Origin | None:
+    match request.WhichOneof("origin"):
+        case "whatsapp":
+            return WhatsappOrigin(request.whatsapp.group_id)
+        case "email":
+            mail = request.email
+            return EmailOrigin(mail.message_id, mail.in_reply_to, tuple(mail.references), mail.subject)
+        case "discord":
+            place = request.discord.WhichOneof("place") or ""
+            return DiscordOrigin(place.partition("_")[0], getattr(request.discord, place).strip())
+        case "cli":
+            return CliOrigin(request.cli.session_name)
+        case "web":
+            return WebOrigin(request.web.conversation_id)
+    return None
+
+
+def received_to(received: Received) -> api.ReceiveResponse:
+    """What became of a message, as it goes out."""
+    answer = api.ReceiveResponse(duplicate=received.duplicate)
+    match received.outcome:
+        case Stored(conversation=conversation, messages=messages):
+            fill_conversation(answer.conversation.conversation, conversation)
+            for message in messages:
+                fill_message(answer.conversation.messages.add(), message)
+        case Replied(text=text, conversation=conversation):
+            answer.command_reply.text = text
+            fill_conversation(answer.command_reply.conversation, conversation)
+        case external.Received(communication=communication, message=message, escalation=escalation):
+            answer.external.communication.CopyFrom(communication_to(communication))
+            answer.external.message.CopyFrom(external_message_to(message))
+            if escalation is not None:
+                answer.external.escalation.CopyFrom(escalation_to(escalation))
+        case None:
+            pass
+    return answer
+
+
+def identity_to(identity: Identity) -> channel_pb2.OwnerIdentity:
+    """An owner's identity as it goes out."""
+    return channel_pb2.OwnerIdentity(channel=identity.channel, identity=identity.address, person=identity.person)

@@ -1,0 +1,132 @@
+"""What is found again, anchors, contexts and tiers, as they go out."""
+
+from collections.abc import Mapping
+
+from recollect.v1 import anchor_pb2, context_pb2, recall_pb2
+from recollect.v1 import recall_service_pb2 as api
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Packed
+from recollect_server.services.recall.recall import Answer, Hit, LegScore, Result
+from recollect_server.storage.index.tier_log import Transition
+from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, timestamp
+
+
+def answer_to(answer: Answer) -> api.SearchResponse:
+    """What a search found, as it goes out."""
+    return api.SearchResponse(
+        results=[_result_to(result) for result in answer.results],
+        hits=[_hit_to(hit) for hit in answer.hits],
+        total_matches=answer.total_matches,
+        legs_run=answer.legs_run,
+        degraded=_degraded_to(answer.degraded),
+    )
+
+
+def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
+    """An anchor as it goes out."""
+    value = anchor_pb2.Anchor(
+        key=anchor.key, value=anchor.value, confidence=anchor.confidence, create_time=timestamp(anchor.create_time)
+    )
+    if anchor.conversation_id:
+        value.source.conversation_id, value.source.sequence = anchor.conversation_id, anchor.sequence
+    if anchor.superseded_time is not None:
+        value.superseded_time.CopyFrom(timestamp(anchor.superseded_time))
+    if anchor.supersedes:
+        value.supersedes = anchor.supersedes
+    return value
+
+
+def _result_to(result: Result) -> recall_pb2.SearchResult:
+    conversation = result.conversation
+    return recall_pb2.SearchResult(
+        conversation_id=conversation.id,
+        conversation_name=conversation.name,
+        channel=conversation.channel,
+        snippet=result.snippet,
+        turn_range=recall_pb2.TurnRange(first=min(result.matched_turns), last=max(result.matched_turns)),
+        matched_turns=result.matched_turns,
+        date=timestamp(result.date),
+        score=result.score,
+        topics=conversation.topics,
+        abbreviation=conversation.abbreviation,
+        explanation=[_leg_score_to(score) for score in result.explanation],
+    )
+
+
+def _hit_to(hit: Hit) -> recall_pb2.SearchHit:
+    return recall_pb2.SearchHit(
+        conversation_id=hit.conversation.id,
+        sequence=hit.message.sequence,
+        turn_number=hit.message.turn_number,
+        role=ROLE_NUMBERS[hit.message.role],
+        sender=hit.message.sender,
+        snippet=hit.snippet,
+        date=timestamp(hit.message.timestamp),
+        score=hit.score,
+        explanation=[_leg_score_to(score) for score in hit.explanation],
+    )
+
+
+def _leg_score_to(score: LegScore) -> recall_pb2.LegScore:
+    return recall_pb2.LegScore(leg=score.leg, rank=score.rank, score=score.score)
+
+
+def _degraded_to(degraded: Mapping[str, str]) -> list[recall_pb2.DegradedLeg]:
+    return [recall_pb2.DegradedLeg(leg=leg, reason=why) for leg, why in degraded.items()]
+
+
+def context_to(context: Context, rendered: str) -> api.BuildContextResponse:
+    """A context, with what was left out of it: of much that was, the first, and the tier's note says how much."""
+    answer = api.BuildContextResponse(
+        anchors=[anchor_to(anchor) for anchor in context.anchors],
+        compression_summary=context.summary,
+        allocation=[_allocation(packed) for packed in context.tiers],
+        rendered=rendered,
+        degraded=_degraded_to(context.degraded),
+    )
+    for packed, messages in zip(context.tiers, (answer.hot, answer.warm, answer.cold), strict=True):
+        for candidate in packed.packed:
+            _fill(messages.add(), candidate)
+        for it in packed.dropped[:MAX_DROPPED]:
+            answer.dropped.add(
+                conversation_id=it.conversation_id,
+                sequence=it.sequence,
+                tier=context_pb2.ContextTier.ValueType(it.tier),
+                tokens=it.tokens,
+                reason=it.reason,
+            )
+    return answer
+
+
+def transition_to(it: Transition) -> context_pb2.TierTransition:
+    """A move between tiers."""
+    return context_pb2.TierTransition(
+        conversation_id=it.conversation_id,
+        from_tier=context_pb2.ContextTier.ValueType(it.from_tier),
+        to_tier=context_pb2.ContextTier.ValueType(it.to_tier),
+        reason=it.reason,
+        time=timestamp(it.time),
+    )
+
+
+def _allocation(packed: Packed) -> context_pb2.TierAllocation:
+    note = packed.note
+    if (more := len(packed.dropped) - MAX_DROPPED) > 0:
+        note = f"{note}; {more} more were left out than are named".removeprefix("; ")
+    return context_pb2.TierAllocation(
+        tier=context_pb2.ContextTier.ValueType(packed.tier),
+        budget=packed.budget,
+        used=packed.used,
+        considered=packed.considered,
+        packed=len(packed.packed),
+        note=note,
+    )
+
+
+def _fill(value: context_pb2.ContextMessage, candidate: Candidate) -> None:
+    value.conversation_id = candidate.conversation_id
+    fill_message(value.message, candidate.message)
+    value.tokens = candidate.tokens
+    value.relevance = candidate.relevance
+    value.reason = candidate.reason

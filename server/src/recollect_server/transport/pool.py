@@ -1,0 +1,89 @@
+"""The threads that run handlers. A call takes one only when its request is there.
+
+grpcio gives a call a thread as soon as it begins, and that thread waits for the request: a caller that is slow to send, or sends
+nothing, holds it, and a few such callers hold all. It also costs every call two changes of thread. So the request is asked for
+here, by the same means as grpcio's own, and the call waits for it without a thread. These means are private to grpcio: one that has
+them no more gets its threads as it asks for them.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from grpc import _server as grpcio
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # has no types
+
+_AHEAD = 256  # calls whose requests may be there, or be coming, before a thread is free: each may be as large as is allowed
+_WAITS = "_unary_request.<locals>.unary_request"  # how grpcio names what a thread would wait for the request with
+_MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active", "_receive_message")
+
+
+class CallPool(ThreadPoolExecutor):
+    """Some threads for the handlers of a server."""
+
+    def __init__(self, threads: int, name: str, ahead: int = _AHEAD) -> None:
+        """`ahead`: how many requests are asked for before a thread is free. The calls behind them wait unread."""
+        super().__init__(threads, thread_name_prefix=name)
+        self._able = hasattr(cygrpc, "ReceiveMessageOperation") and all(hasattr(grpcio, name) for name in _MEANS)
+        self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
+        self._room = ahead
+        self._unread: deque[Callable[[], bool]] = deque()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Runs `fn`: the handler of a call with one request as soon as that is there, anything else as soon as a thread is free."""
+        at = next((at for at, it in enumerate(args) if getattr(it, "__qualname__", "") == _WAITS), 0)
+        if not self._able or not at:
+            return super().submit(fn, *args, **kwargs)
+        event, state, deserializer = args[at - 3], args[at - 2], args[at + 1]
+        arrived = grpcio._receive_message(state, event.call, deserializer)
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            self._leave()
+            fn(*args[:at], lambda: _request_of(event, state), *args[at + 1 :], **kwargs)
+            done.set_result(None)
+
+        def received(batch: Any) -> Any:
+            told = arrived(batch)
+            ThreadPoolExecutor.submit(self, run)
+            return told
+
+        def ask() -> bool:
+            with state.condition:
+                if active := grpcio._is_rpc_state_active(state):
+                    event.call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), received)
+                    state.due.add(grpcio._RECEIVE_MESSAGE_TOKEN)
+            if not active:  # it ended while it waited unread
+                done.set_result(None)
+            return active
+
+        with self._guard:
+            self._room -= 1
+            if self._room < 0:
+                self._unread.append(ask)
+                return done
+        if not ask():
+            self._leave()
+        return done
+
+    def _leave(self) -> None:
+        """A request is with its thread, or its call is over: the next one is asked for."""
+        asked = False
+        while not asked:
+            with self._guard:
+                self._room += 1
+                following = self._unread.popleft() if self._unread else None
+            asked = following is None or following()
+
+
+def _request_of(event: Any, state: Any) -> Any:
+    """The request of a call, which grpcio left in its state; None if the call is over, or its caller sent none."""
+    with state.condition:
+        request, state.request = state.request, None
+        if request is None and state.client is grpcio._CLOSED and not state.statused:
+            method = event.call_details.method.decode(errors="replace")
+            text = f'"{method}" requires exactly one request message.'
+            grpcio._abort(state, event.call, cygrpc.StatusCode.unimplemented, text.encode())
+        return request

@@ -1,0 +1,71 @@
+"""How far a long work is: what the services tell, and how much of it a person is shown."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from recollect import Client, Message
+from recollect_server.cli.folder import shown
+from recollect_server.domain.time import system_clock
+from recollect_server.services.backing_up import back_up, restore
+from recollect_server.services.recovery import rebuild, recover
+from recollect_server.services.verification import verify
+from recollect_server.storage.transcript.files import TranscriptFolder
+
+from tests.conftest import RunningServer
+
+
+class Told:
+    """Remembers what was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, done: int, of: int) -> None:
+        self.calls.append((done, of))
+
+    def take(self) -> list[tuple[int, int]]:
+        taken, self.calls = self.calls, []
+        return taken
+
+
+def test_each_long_work_tells_of_every_conversation(server: RunningServer, client: Client, tmp_path: Path) -> None:
+    for _ in range(3):
+        client.conversations.append_turn(client.conversations.create("web").id, [Message.user("zebra")])
+    server.stop()
+    folder = TranscriptFolder(server.folder)
+    each = [(0, 3), (1, 3), (2, 3)]
+    told = Told()
+    rebuild(folder, system_clock, told).index.close()
+    assert told.take() == [*each, (3, 3)]
+    recover(folder, system_clock, told).index.close()
+    assert told.take() == [(0, 0)], "nothing was left to do"
+    (server.folder / "conversations.db").unlink()
+    recover(folder, system_clock, told).index.close()
+    assert told.take() == [*each, (3, 3)]
+    assert verify(folder, told).problems == []
+    assert told.take() == each
+    back_up(folder, "default", tmp_path / "backup", told)
+    assert told.take() == each
+    restore(tmp_path / "backup", "default", TranscriptFolder.of(tmp_path / "new", "default"), told)
+    assert told.take() == each
+
+
+def test_a_person_is_shown_it_after_a_second_then_every_second_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = itertools.count(step=0.4)
+    show = shown("Verifying", lambda: next(seconds))
+    for done in range(8):
+        show(done, 7)
+    assert capsys.readouterr().err.splitlines() == [
+        "Verifying: 3 of 7 conversations",
+        "Verifying: 6 of 7 conversations",
+        "Verifying: 7 of 7 conversations",
+    ]
+
+
+def test_of_a_work_that_is_done_within_a_second_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = itertools.count(step=0.1)
+    show = shown("Verifying", lambda: next(seconds))
+    for done in range(5):
+        show(done, 4)
+    assert capsys.readouterr().err == ""

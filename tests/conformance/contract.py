@@ -1,0 +1,92 @@
+"""The contract as its readers have it: the calls from the descriptors, and what the comments in `proto/` say of errors."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from recollect_server.transport.server import SERVICES
+
+FOLDER = Path(__file__).parents[2] / "proto" / "recollect" / "v1"
+_TEXT = "\n".join(path.read_text() for path in sorted(FOLDER.glob("*.proto")))
+_REASON = re.compile(r"ERROR_REASON_(\w+)")
+
+METHODS: dict[str, MethodDescriptor] = {
+    f"{service.name}/{method.name}": method for service in SERVICES for method in service.methods
+}
+"""Every call, by the name that a case has."""
+
+FILTERS = {"RecallService/Search", "RecallService/ListTierTransitions"}
+"""Calls whose `conversation_id` is a filter: of one that is not there nothing is found, and nothing fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What `error.proto` says of a reason: its text, which begins with the code."""
+
+    name: str
+    comment: str
+
+    @property
+    def code(self) -> str:
+        """The name of the gRPC code."""
+        return self.comment.partition(".")[0]
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """The members of ErrorInfo's metadata."""
+        said = re.sub(r"\(.*?\)", "", self.comment.partition("Metadata:")[2].partition(".")[0])
+        return tuple(re.findall(r"`(\w+)`", said))
+
+    @property
+    def answered(self) -> bool:
+        """Whether this version answers it."""
+        return "Not answered by this version" not in self.comment and self.name != "UNSPECIFIED"
+
+    @property
+    def passes(self) -> bool:
+        """Whether RetryInfo says when to try again."""
+        return "RetryInfo" in self.comment
+
+
+def reasons() -> dict[str, Reason]:
+    """The reasons by their names, without what is before them in the enum."""
+    found = re.findall(r"((?: *//.*\n)+) *ERROR_REASON_(\w+) = \d+;", _block("enum", "ErrorReason"))
+    return {name: Reason(name, _words(comment)) for comment, name in found}
+
+
+def reasons_of(rpc: str) -> set[str]:
+    """The reasons that a call may fail with: by what it asks for (see the comment of ErrorReason), and by its own comments."""
+    method = METHODS[rpc]
+    texts = {
+        field.name for field in method.input_type.fields if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated
+    }
+    found = {"INVALID_FIELD"}
+    if "request_id" in texts:
+        found.add("REQUEST_ID_REUSED")
+    if "page_token" in texts:
+        found.add("INVALID_PAGE_TOKEN")
+    if rpc not in FILTERS and any(name.endswith("conversation_id") for name in texts):
+        found |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
+    if texts & {"communication_id", "escalation_id"}:
+        found.add("NOT_FOUND")
+    return found | set(_REASON.findall(_comment_of(method)))
+
+
+def _comment_of(method: MethodDescriptor) -> str:
+    """What stands before a call, and in and before its request."""
+    service = _block("service", method.containing_service.name)
+    call = re.search(rf"((?: *//.*\n)+) *rpc {method.name}\(", service)
+    assert call is not None
+    return call[1] + _block("message", method.input_type.name)
+
+
+def _block(kind: str, name: str) -> str:
+    """A service or a message, with the comment before it."""
+    before, _, behind = _TEXT.partition(f"\n{kind} {name} {{")
+    assert behind
+    return before.rpartition("\n\n")[2] + behind.partition("\n}\n")[0]
+
+
+def _words(comment: str) -> str:
+    return " ".join(line.strip().removeprefix("//").strip() for line in comment.splitlines())

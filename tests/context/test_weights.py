@@ -1,0 +1,61 @@
+"""What a message is worth in a context is settable, each part of it."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from tests.anchors.conftest import set_anchor
+from tests.conftest import MovableClock, RunningServer
+from tests.context.conftest import built
+from tests.server.conftest import Service
+
+Start = Callable[..., RunningServer]
+Connect = Callable[[RunningServer], Service]
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "relevance"),
+    [
+        ({"similarity_weight": 0, "anchor_weight": 0}, math.exp(-1)),
+        ({"similarity_weight": 0, "anchor_weight": 0, "recency_decay": 0.2}, math.exp(-2)),
+        ({"recency_weight": 0, "similarity_weight": 0}, 0.25),
+        ({"recency_weight": 0.25, "similarity_weight": 0, "anchor_weight": 0.75}, (math.exp(-1) + 3 * 0.25) / 4),
+    ],
+    ids=["recency alone", "a faster decay", "anchors alone", "both"],
+)
+def test_what_counts_is_a_setting(
+    settings: dict[str, float], relevance: float, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    service = connect(start_server(**settings))
+    there = service.told("The zebra lives in Ghent.")
+    set_anchor(service, "zebra", "in Ghent", (there, 2), confidence=0.25)
+    clock.move(10 * DAY)
+    [packed] = built(service, service.told("Hello there, you."), "Where does the zebra live?").cold
+    assert packed.relevance == pytest.approx(relevance, rel=1e-3)
+
+
+def test_by_similarity_alone_age_counts_nothing(start_server: Start, connect: Connect, clock: MovableClock) -> None:
+    service = connect(start_server(recency_weight=0, anchor_weight=0))
+    service.told("The zebra lives in Ghent.")
+    here = service.told("Hello there, you.")
+    seen = []
+    for _ in range(2):
+        [packed] = built(service, here, "Where does the zebra live?").cold
+        seen.append(packed.relevance)
+        clock.move(100 * DAY)
+    assert seen[0] == seen[1] > 0
+
+
+@pytest.mark.parametrize(("share", "conversations"), [(1.0, 1), (0.1, 2)])
+def test_what_one_conversation_may_have_is_a_setting(
+    share: float, conversations: int, start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    service = connect(start_server(context_conversation_share=share, embedder="off"))
+    service.told("The zebra lives in Ghent, in house 9.")
+    clock.move(10 * DAY)
+    service.told(*(f"The zebra lives in Ghent, in house {number}." for number in range(4)))
+    here = service.told("Hello there, you.")
+    packed = built(service, here, "zebra Ghent", hot=1, warm=1, cold=40, total=42).cold  # room for four of the five
+    assert (len(packed), len({it.conversation_id for it in packed})) == (4, conversations)

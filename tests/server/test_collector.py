@@ -1,0 +1,28 @@
+"""Python's garbage collector, which stops every call while it looks."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.server.conftest import Service, server_process
+
+
+def test_what_the_start_made_is_not_gone_through_by_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be, a few times within the first searches: each a stall of some 40 ms for every call."""
+    seen = tmp_path / "seen"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, gc, pathlib\n"
+        f"atexit.register(lambda: pathlib.Path({str(seen)!r}).write_text(f'{{gc.get_freeze_count()}} {{len(gc.get_objects())}}'))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with server_process(tmp_path / "data", "--embedder", "off") as (process, target):
+        service = Service(target)
+        service.told("found by the first who asks")
+        assert service.search("asks").hits
+        service.channel.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    left_alone, gone_through = map(int, seen.read_text().split())
+    assert left_alone > 10 * gone_through, (left_alone, gone_through)

@@ -1,0 +1,45 @@
+"""The table of errors against what `error.proto` says of each reason."""
+
+from collections.abc import Iterator
+
+import pytest
+from recollect.v1.error_pb2 import ErrorReason
+from recollect_server.domain import errors
+from recollect_server.transport.errors import TABLE
+
+from tests.conformance.contract import reasons
+
+ROWS = {row.reason: (error, row) for error, row in TABLE.items() if row.reason is not None}
+OUTSIDE = {"MALFORMED_REQUEST", "INTERNAL"}
+"""What no error of the house becomes: bytes that are no message, and what nobody foresaw."""
+
+
+def kinds(error: type[errors.RecollectError]) -> Iterator[type[errors.RecollectError]]:
+    for kind in error.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = [line.strip("│├└─ ").split()[0] for line in (errors.__doc__ or "").splitlines() if "─" in line]
+    assert drawn == [kind.__name__ for kind in kinds(errors.RecollectError) if kind.__module__ == errors.__name__]
+
+
+def test_every_error_of_the_house_has_a_row_or_is_a_kind_of_one_that_has() -> None:
+    below = {kind for kind in kinds(errors.RecollectError) if not kind.__subclasses__()}
+    assert below
+    assert {kind.__name__ for kind in below if not any(it in TABLE for it in kind.__mro__)} == set()
+
+
+def test_every_reason_of_the_contract_is_answered_once_or_said_not_to_be() -> None:
+    answered = {name for name, reason in reasons().items() if reason.answered}
+    assert {ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS} | OUTSIDE == answered
+    assert len(ROWS) + 1 == len(TABLE)  # a server that stops has no reason
+
+
+@pytest.mark.parametrize("name", [ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS])
+def test_a_reason_has_the_code_the_metadata_and_the_delay_that_the_contract_says(name: str) -> None:
+    error, row = ROWS[ErrorReason.Value(f"ERROR_REASON_{name}")]
+    said = reasons()[name]
+    assert (row.code.name, row.metadata) == (said.code, said.metadata)
+    assert issubclass(error, errors.TryAgain) == said.passes

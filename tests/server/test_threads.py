@@ -1,0 +1,150 @@
+"""The threads of the server: callers that send nothing, or nothing yet, keep none of them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.transport import pool
+from recollect_server.transport.pool import CallPool
+
+from tests.conftest import RunningServer
+from tests.server.conftest import Service, code_of, user
+
+APPEND = "/recollect.v1.ConversationService/AppendTurn"
+GET = "/recollect.v1.ConversationService/Get"
+STREAM = "/recollect.v1.ConversationService/StreamUpdates"
+
+
+class Silent:
+    """Calls of one connection that have begun and send no request until they are told to."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        grpc.channel_ready_future(channel).result(30)
+        self._channel = channel
+        self._told = threading.Event()
+        self._request = b""
+        self.calls: list[Any] = []
+
+    def begin(self, method: str) -> Any:
+        """Begins one. Calls of the method that begin later reach the server later."""
+        multi: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(method)
+        call: Any = multi.future(self._requests())
+        self.calls.append(call)
+        return call
+
+    def end(self, request: bytes = b"") -> None:
+        """Lets those that were not cancelled send a request, or end without one."""
+        self._request = request
+        self._told.set()
+
+    def _requests(self) -> Iterator[bytes]:
+        self._told.wait(60)
+        if self._request:
+            yield self._request
+
+
+@pytest.fixture
+def silent(service: Service) -> Iterator[Silent]:
+    calls = Silent(service.channel)
+    yield calls
+    calls.end()
+    for call in calls.calls:
+        call.cancel()
+
+
+@pytest.mark.parametrize(("method", "threads"), [(APPEND, "write_threads"), (GET, "threads"), (STREAM, "threads")])
+def test_callers_that_send_nothing_keep_nobody_waiting(
+    method: str, threads: str, service: Service, server: RunningServer, silent: Silent
+) -> None:
+    conversation_id = service.create().id
+    for _ in range(2 * getattr(server.settings, threads)):
+        silent.begin(method)
+
+    stored = service.conversations.AppendTurn(
+        api.AppendTurnRequest(conversation_id=conversation_id, messages=[user("here")]), timeout=30
+    )
+    assert stored.turn_number == 1
+    assert service.conversations.Get(api.GetRequest(conversation_id=conversation_id), timeout=30).conversation.turn_count == 1
+
+
+def test_a_stop_waits_for_a_silent_caller_no_longer_than_its_grace(server: RunningServer, silent: Silent) -> None:
+    call = silent.begin(APPEND)
+    server.stop()
+    assert code_of(call.result) in {"UNAVAILABLE", "CANCELLED"}
+
+
+def test_a_request_that_comes_late_is_answered(service: Service, silent: Silent) -> None:
+    conversation_id = service.create().id
+    calls = [silent.begin(APPEND) for _ in range(5)]
+    silent.end(api.AppendTurnRequest(conversation_id=conversation_id, messages=[user("late")]).SerializeToString())
+    turns = {api.AppendTurnResponse.FromString(call.result(30)).turn_number for call in calls}
+    assert turns == {1, 2, 3, 4, 5}
+
+
+def test_a_call_that_ends_without_a_request_is_refused(service: Service, silent: Silent) -> None:
+    call = silent.begin(APPEND)
+    silent.end()
+    assert code_of(call.result) == "UNIMPLEMENTED"
+
+
+# The pool itself, under a server of its own --------------------------------------------------------------------------------
+
+
+@dataclass
+class Echo:
+    """A server that answers with the request, whose pool has one thread and asks for two requests ahead."""
+
+    channel: grpc.Channel
+    pool: CallPool
+
+    def call(self, said: bytes, timeout: float = 30) -> bytes:
+        echo: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary("/test.Echo/Echo")
+        return echo(said, timeout=timeout)
+
+
+@contextmanager
+def echoing() -> Iterator[Echo]:
+    threads = CallPool(1, "test", ahead=2)
+    server = grpc.server(threads)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
+    server.add_registered_method_handlers("test.Echo", {"Echo": handler})
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Echo(channel, threads)
+    finally:
+        server.stop(0).wait()
+        threads.shutdown()
+
+
+def test_no_more_requests_are_asked_for_than_may_be_there_and_each_call_has_its_turn() -> None:
+    with echoing() as echo:
+        silent = Silent(echo.channel)
+        for _ in range(4):
+            silent.begin("/test.Echo/Echo")
+        assert code_of(lambda: echo.call(b"unread", timeout=0.2)) == "DEADLINE_EXCEEDED"  # it ended while it waited
+        for call in reversed(silent.calls):  # two that wait unread, then two that were asked for
+            call.cancel()
+        assert [echo.call(b"one"), echo.call(b"two"), echo.call(b"three")] == [b"one", b"two", b"three"]
+
+
+def test_a_grpcio_without_those_means_is_served_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_MEANS", ("what_no_version_has",))
+    with echoing() as echo:
+        assert echo.call(b"said") == b"said"
+        silent = Silent(echo.channel)
+        call = silent.begin("/test.Echo/Echo")
+        assert code_of(lambda: echo.call(b"said", timeout=0.2)) == "DEADLINE_EXCEEDED"  # the one thread waits for the silent one
+        call.cancel()
+
+
+def test_what_is_not_a_call_runs_as_in_any_pool() -> None:
+    with CallPool(2, "test") as threads:
+        run: Callable[[int], int] = abs
+        assert threads.submit(run, -7).result(30) == 7
