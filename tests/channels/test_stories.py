@@ -12,7 +12,7 @@ import pytest
 import structlog
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Attachment
-from recollect_server.services.channels import routes
+from recollect_server.services import routes
 
 from tests.channels.conftest import ALEX, SAM, Post, here, home, reply
 from tests.conftest import MovableClock, RunningServer

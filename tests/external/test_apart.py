@@ -86,5 +86,5 @@ def test_what_third_parties_say_is_not_logged_and_their_communication_is(
     failure_of(lambda: outside.reply(name, "pangolin", scope="other"))
     logged = capsys.readouterr()
     lines = (logged.out + logged.err).splitlines()
-    assert [line for line in lines if "RecordReply" in line and name in line]
+    assert [line for line in lines if "RecordReply" in line and f"communication={name}" in line]
     assert "pangolin" not in logged.out + logged.err

@@ -18,7 +18,7 @@ from recollect_server.jobs.update_pruner import UpdatePruner
 
 from tests.conftest import RunningServer
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside
-from tests.server.conftest import Service, at_once, delete_index, failure_of
+from tests.server.conftest import Service, at_once, delete_index, failure_of, user
 from tests.streaming.conftest import DEADLINE, Subscriber
 from tests.waiting import until
 
@@ -298,13 +298,15 @@ def test_a_cursor_that_was_never_given_out_is_refused(watch: Watch, cursor: str)
 def test_a_cursor_of_the_conversations_is_refused_and_so_is_one_from_the_future(
     outside: Outside, service: Service, server: RunningServer, watch: Watch
 ) -> None:
-    service.told("Hello")
+    mine = service.told("Hello")
     one = Subscriber(server.target).ready()
     one.close()
-    assert_refused(watch(one.cursor))
     panel = watch().ready()
-    outside.write("One")
-    panel.until_count(3)
+    for text in ("One", "Two", "Three", "Four", "Five"):  # then the log of each reaches so far that the other's cursor lies in it
+        outside.write(text)
+        service.append(mine, user("And on"))
+    panel.until_count(7)
+    assert_refused(watch(one.cursor))
     epoch, _, number = panel.cursor.partition("-")
     for ahead in (int(number) + 1, 1 << 63):
         assert_refused(watch(f"{epoch}-{ahead}"))

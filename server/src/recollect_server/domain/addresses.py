@@ -7,6 +7,7 @@ import re
 import unicodedata
 from email.utils import parseaddr
 from functools import lru_cache
+from itertools import chain
 
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 
@@ -46,13 +47,15 @@ def normal_message_ids(*texts: str) -> tuple[str, ...]:
 
     A text may hold several, as References does. Upper and lower case differ (RFC 5322, 3.6.4).
     """
-    return tuple(dict.fromkeys(name for text in texts for name in _message_ids(text)))
+    if len(texts) == 1:
+        return _message_ids(texts[0])
+    return tuple(dict.fromkeys(chain.from_iterable(map(_message_ids, texts))))
 
 
 @lru_cache(1024)  # of a message on its way the same headers are asked for some five times
 def _message_ids(text: str) -> tuple[str, ...]:
     parts = _BRACKETED.findall(text) or text.split()
-    return tuple(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", "")))
+    return tuple(dict.fromkeys(name for part in parts if (name := "".join(part.split()).replace("<", "").replace(">", ""))))
 
 
 def _plain(text: str) -> str:

@@ -7,15 +7,16 @@ name do: see `mail_ids_of`.
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from recollect_server.domain.addresses import CLI, DISCORD, EMAIL, WEB, WHATSAPP, normal_group, normal_message_ids
+from recollect_server.domain.addresses import EMAIL, WEB, normal_group, normal_message_ids
 from recollect_server.domain.conversation import CommandRun, Content, Party
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment, Message
 
-MAIL = EMAIL  # the member of a message's metadata that has the headers
+_HEADERS = EMAIL  # the member of a message's metadata that has the headers of its mail
 _ID = 998  # characters of a Message-ID that count
 
 
@@ -122,8 +123,21 @@ def thread_of(mail: EmailOrigin) -> str:
     return normal_message_ids(*mail.references, mail.in_reply_to, mail.message_id)[0]
 
 
-def headers_of(mail: EmailOrigin) -> dict[str, Any]:
-    """What a stored message keeps of its headers, in its metadata: an answer needs them, and so does the next message."""
+@frozen
+class Headers:
+    """What the headers of an e-mail say; on another channel nothing."""
+
+    ids: tuple[str, ...] = ()
+    """All that they name, the message's own first."""
+    metadata: dict[str, Any] | None = field(default=None, hash=False)
+    """What a stored message keeps of them: an answer needs it, and so does the next message."""
+
+
+NO_HEADERS = Headers()
+
+
+def headers_of(mail: EmailOrigin) -> Headers:
+    """The headers of a message that came in."""
     headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
     if answered := normal_message_ids(mail.in_reply_to):
         headers["in_reply_to"] = answered[0]
@@ -131,7 +145,7 @@ def headers_of(mail: EmailOrigin) -> dict[str, Any]:
         headers["references"] = list(references)
     if mail.subject:
         headers["subject"] = mail.subject
-    return {MAIL: headers}
+    return Headers(mail_ids(headers), {_HEADERS: headers})
 
 
 def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
@@ -143,7 +157,7 @@ def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:
 
 
 def mail_ids_of(contents: Iterable[Content]) -> set[int]:
-    """The ids that messages and commands make known, as numbers: every one leads to their conversation from then on.
+    """The ids that messages and commands on e-mail make known, as numbers: every one leads to their conversation from then on.
 
     An answer that the agent appends may say its own id in its metadata, `{"email": {"message_id": …}}`: so a reply that names only
     that is known.
@@ -152,7 +166,7 @@ def mail_ids_of(contents: Iterable[Content]) -> set[int]:
     for content in contents:
         if isinstance(content, CommandRun):
             found.update(map(mail_number, content.mail))
-        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(MAIL), dict):
+        elif isinstance(content, Message) and content.metadata and isinstance(headers := content.metadata.get(_HEADERS), dict):
             found.update(map(mail_number, mail_ids(headers)))
     return found
 
@@ -161,13 +175,3 @@ def mail_ids_of(contents: Iterable[Content]) -> set[int]:
 def mail_number(name: str) -> int:
     """A Message-ID as the index keeps it: 63 bits of its SHA-256. A million of them meet with a chance of 1 in 20 million."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
-
-
-ORIGINS: dict[type, str] = {
-    WhatsappOrigin: WHATSAPP,
-    EmailOrigin: EMAIL,
-    DiscordOrigin: DISCORD,
-    CliOrigin: CLI,
-    WebOrigin: WEB,
-}
-"""The channel that each kind of origin goes with."""

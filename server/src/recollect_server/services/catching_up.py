@@ -6,15 +6,17 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Began, Conversation, Unknown, fold
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
+from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line, ends_a_line, read_lines, scan
+from recollect_server.storage.transcript.reader import Line, contents_of, ends_a_line, read_lines, scan
 from recollect_server.storage.transcript.repair import mend
 
 log = structlog.get_logger("recollect.recovery")
@@ -108,7 +110,8 @@ def catch_up(
                 damage.see(line)
             if conversation is None:
                 continue
-            number, _ = index.add(number, before, conversation, chunk, time=time, failed=refused.append, log=log_updates)
+            mail = mail_ids_of(contents_of(chunk)) if conversation.channel == EMAIL else ()
+            number, _ = index.add(number, before, conversation, chunk, mail=mail, time=time, failed=refused.append, log=log_updates)
             offset, lines = chunk[-1].end, chunk[-1].sequence
             reach("catch_up.part")
         damage.end_run()

@@ -1,8 +1,7 @@
 """Locks by name."""
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
 
 _STRIPES = 1024
 
@@ -17,18 +16,25 @@ class StripedLocks:
         """The lock that this name falls to, for a `with`."""
         return self._locks[hash(name) % _STRIPES]
 
-    @contextmanager
-    def hold_each(self, names: Iterable[str]) -> Iterator[None]:
-        """Holds the locks of several names, in an order that all callers share. The caller must hold none."""
-        with ExitStack() as stack:
-            for stripe in sorted({hash(name) % _STRIPES for name in names}):
-                stack.enter_context(self._locks[stripe])
-            yield
+    def hold_each(self, names: Iterable[str]) -> "Several":
+        """The locks of several names, for a `with`, in an order that all callers share. The caller must hold none."""
+        return Several([self._locks[stripe] for stripe in sorted({hash(name) % _STRIPES for name in names})])
 
-    @contextmanager
-    def hold_all(self) -> Iterator[None]:
-        """Holds every lock: nobody else holds any. The caller must hold none."""
-        with ExitStack() as stack:
-            for lock in self._locks:
-                stack.enter_context(lock)
-            yield
+    def hold_all(self) -> "Several":
+        """Every lock, for a `with`: nobody else holds any. The caller must hold none."""
+        return Several(self._locks)
+
+
+class Several:
+    """Locks that are held together. Written out, not with an `ExitStack`, which takes five times as long."""
+
+    def __init__(self, locks: Sequence[threading.Lock]) -> None:
+        self._locks = locks
+
+    def __enter__(self) -> None:
+        for lock in self._locks:
+            lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        for lock in self._locks:
+            lock.release()

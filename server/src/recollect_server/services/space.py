@@ -16,20 +16,21 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.behind import Behind
 from recollect_server.services.catching_up import IndexAhead, catch_up, not_there, read_unindexed
-from recollect_server.services.channels.routes import Routes
 from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.holding import Batch, Holding, Stuck
 from recollect_server.services.lines import encoded, folded_over
 from recollect_server.services.locks import StripedLocks
+from recollect_server.services.routes import Routes
 from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.reader import Line, contents_of
 from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.space")
@@ -59,7 +60,7 @@ class Space:
         self.tails = Tails()
         self.holding = Holding()
         self.behind = Behind()
-        self.routes = Routes(self.behind, folder.has)
+        self.routes = Routes(self.behind, folder.has, self.is_pinned)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
@@ -82,6 +83,11 @@ class Space:
         self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
+
+    def is_pinned(self, conversation_id: str) -> bool:
+        """Whether a conversation is known, without looking it up, to be there and pinned. Whoever writes there looks again."""
+        head = self._heads.get(conversation_id)
+        return head is not None and head.conversation.pinned
 
     def end(self, conversation_id: str) -> Head:
         """Where the next line of a conversation goes: what is held is written first, or, where it still cannot be, stands before.
@@ -152,6 +158,7 @@ class Space:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
                 self.anchors.changed()
+                self.routes.changed()
             self.behind.caught_up(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
@@ -281,17 +288,18 @@ class Space:
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed
+        mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
         if indexed:
             try:
                 failed = partial(self._not_indexed, after.id, lines)
-                number, cursor = self.index.add(number, before, after, lines, time=self.clock(), failed=failed)
+                number, cursor = self.index.add(number, before, after, lines, mail=mail, time=self.clock(), failed=failed)
             except IndexUnavailable as error:
                 indexed = False
                 self._not_indexed(after.id, lines, str(error))
         else:
             self._not_indexed(after.id, lines, "")
         if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
-            self.routes.learn(self.index, before, after, lines)
+            self.routes.learn(self.index, before, after, contents_of(lines), mail)
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         self.tails.follow(after.id, lines)

@@ -137,9 +137,12 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
     if conversation.compressed_through:
         value.compressed_through = conversation.compressed_through
     if conversation.party is not NOBODY and conversation.party != NOBODY:
-        party = conversation.party
-        value.party.MergeFrom(
-            conversation_pb2.Party(contact=party.contact, group_id=party.group_id, thread_id=party.thread_id, subject=party.subject)
+        party, there = conversation.party, value.party
+        there.contact, there.group_id, there.thread_id, there.subject = (
+            party.contact,
+            party.group_id,
+            party.thread_id,
+            party.subject,
         )
 
 

@@ -18,12 +18,13 @@ from recollect_server.domain.errors import ConversationNotFound, InvalidField, S
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
+    NO_HEADERS,
     EmailOrigin,
+    Headers,
     Inbound,
     Place,
     WebOrigin,
     headers_of,
-    mail_ids,
     mail_number,
     party_of,
     place_of,
@@ -95,9 +96,9 @@ class Receiving:
                 if before := self._delivered_elsewhere(inbound, request):
                     return before
                 command = None if inbound.attachments else parse(inbound.text)
-                mail = _mail(inbound)
-                with self._held(inbound, mail, command):
-                    outcome = self._run(inbound, mail, command, request) if command else self._store(inbound, mail, request)
+                headers = _headers(inbound)
+                with self._held(inbound, headers, command):
+                    outcome = self._run(inbound, headers, command, request) if command else self._store(inbound, headers, request)
             else:
                 outcome = self._again(known)
         if isinstance(outcome, Replied):
@@ -165,32 +166,33 @@ class Receiving:
 
     # Messages -----------------------------------------------------------------------------------------------------------
 
-    def _store(self, inbound: Inbound, mail: tuple[str, ...], request: RequestKey) -> Stored:
-        threads = self._threads(mail)
+    def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
+        threads = self._threads(headers)
         conversation_id = min(threads) if threads else self._route(inbound)
         if conversation_id is not None:
             try:
-                stored = self._append(conversation_id, inbound, request)
+                stored = self._append(conversation_id, inbound, headers, request)
             except ConversationNotFound:
                 if _is_named(inbound):
                     raise  # else it is being deleted just now
             else:
                 self._join(threads - {conversation_id}, conversation_id)
                 return stored
-        return self._begin(inbound, request)
+        return self._begin(inbound, headers, request)
 
-    def _append(self, conversation_id: str, inbound: Inbound, request: RequestKey) -> Stored:
+    def _append(self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         with self._space.locks.hold(conversation_id):
             head = self._space.end(conversation_id)
             check_writable(head.conversation, [inbound.channel])
-            lines: list[Content] = [*placed(head, [_message(inbound, head.conversation.channel)], self._space.clock())]
+            message = _message(inbound, headers, head.conversation.channel)
+            lines: list[Content] = [*placed(head, [message], self._space.clock())]
             return _stored(self._space.commit(head, lines, request))
 
-    def _begin(self, inbound: Inbound, request: RequestKey) -> Stored:
+    def _begin(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         conversation_id, now = f"conv-{ULID()}", self._space.clock()
         how = _beginning(inbound)
         began = Began(conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned)
-        message = replace(_message(inbound, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
+        message = replace(_message(inbound, headers, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
         with self._space.locks.hold(conversation_id):
             return _stored(self._space.begin([began, message], conversation_id, request))
 
@@ -207,17 +209,17 @@ class Receiving:
         place = place_of(inbound.channel, party_of(inbound))
         return self._space.routes.pinned(self._space.index, place) if place.known else None
 
-    def _threads(self, mail: tuple[str, ...]) -> set[str]:
+    def _threads(self, headers: Headers) -> set[str]:
         """The conversations of an e-mail's thread, by the ids that it names; none on another channel. More than one if nobody knew
         so far that they are one thread.
         """
-        return self._space.routes.threads(self._space.index, map(mail_number, mail)) if mail else set()
+        return self._space.routes.threads(self._space.index, map(mail_number, headers.ids)) if headers.ids else set()
 
-    def _held(self, inbound: Inbound, mail: tuple[str, ...], command: Command | None) -> AbstractContextManager[object]:
+    def _held(self, inbound: Inbound, headers: Headers, command: Command | None) -> AbstractContextManager[object]:
         """What orders the messages of a place. A command on e-mail may end any thread, so it is alone."""
         if inbound.channel != EMAIL:
             return self._places.hold(_name_of(inbound.channel, place_of(inbound.channel, party_of(inbound))))
-        return self._mails.hold_all() if command else self._mails.hold_each(mail)
+        return self._mails.hold_all() if command else self._mails.hold_each(headers.ids)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
         """Two threads turned out to be one: what comes in for the others goes to the one that began first from here on."""
@@ -230,8 +232,8 @@ class Receiving:
 
     # Commands -----------------------------------------------------------------------------------------------------------
 
-    def _run(self, inbound: Inbound, mail: tuple[str, ...], command: Command, request: RequestKey) -> Replied:
-        threads = self._threads(mail)
+    def _run(self, inbound: Inbound, headers: Headers, command: Command, request: RequestKey) -> Replied:
+        threads = self._threads(headers)
         said_in = min(threads) if threads else self._route(inbound)
         beginning = _beginning(inbound)
         if said_in is not None:
@@ -245,7 +247,7 @@ class Receiving:
                 if _is_named(inbound):
                     raise
                 said_in = None
-        asked = Asked(command, inbound.text, request, mail)
+        asked = Asked(command, inbound.text, request, headers.ids)
         return self._commands.run(asked, said_in, said_in, beginning)
 
     def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
@@ -267,8 +269,8 @@ def _is_named(inbound: Inbound) -> bool:
     return isinstance(inbound.origin, WebOrigin) and bool(inbound.origin.conversation_id)
 
 
-def _mail(inbound: Inbound) -> tuple[str, ...]:
-    return mail_ids(headers_of(inbound.origin)[EMAIL]) if isinstance(inbound.origin, EmailOrigin) else ()
+def _headers(inbound: Inbound) -> Headers:
+    return headers_of(inbound.origin) if isinstance(inbound.origin, EmailOrigin) else NO_HEADERS
 
 
 def _beginning(inbound: Inbound) -> Beginning:
@@ -276,7 +278,7 @@ def _beginning(inbound: Inbound) -> Beginning:
     return Beginning(inbound.channel, participants, party_of(inbound), inbound.channel != WEB)
 
 
-def _message(inbound: Inbound, channel: str) -> Message:
+def _message(inbound: Inbound, headers: Headers, channel: str) -> Message:
     """The owner's message, for a conversation on a channel."""
     return Message(
         Role.USER,
@@ -285,7 +287,7 @@ def _message(inbound: Inbound, channel: str) -> Message:
         channel="" if inbound.channel == channel else inbound.channel,
         sender=inbound.sender,
         attachments=inbound.attachments,
-        metadata=headers_of(inbound.origin) if isinstance(inbound.origin, EmailOrigin) else None,
+        metadata=headers.metadata,
     )
 
 

@@ -32,7 +32,7 @@ from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.locks import StripedLocks
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication
 
-Place = tuple[int, str]
+PageEnd = tuple[int, str]
 """Where a page ends: a time or a line, and an id."""
 
 
@@ -55,7 +55,7 @@ class CommunicationPage:
     """A page of communications, and the place behind which the next one begins."""
 
     communications: list[Communication]
-    next: Place | None
+    next: PageEnd | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class MessagePage:
 
     communication: Communication
     messages: list[ExternalMessage]
-    next: Place | None
+    next: PageEnd | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class EscalationPage:
     """A page of escalations."""
 
     escalations: list[Escalation]
-    next: Place | None
+    next: PageEnd | None
 
 
 class External:
@@ -161,14 +161,14 @@ class External:
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
-    def page(self, chosen: CommunicationFilter, size: int, after: Place | None) -> CommunicationPage:
+    def page(self, chosen: CommunicationFilter, size: int, after: PageEnd | None) -> CommunicationPage:
         """A page of the communications that match, newest update first."""
         self._store.bring_up()
         found = self._space.index.communications(chosen, size + 1, after)
         last = found[size - 1] if len(found) > size else None
         return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
 
-    def history(self, communication_id: str, size: int, after: Place | None) -> MessagePage:
+    def history(self, communication_id: str, size: int, after: PageEnd | None) -> MessagePage:
         """A communication with a page of its messages, newest first."""
         self._store.bring_up()
         stored = self._store.find(communication_id)
@@ -178,7 +178,7 @@ class External:
         messages = self._store.messages(communication_id, places)
         return MessagePage(stored.communication, messages[::-1], (places[0][0], "") if more else None)
 
-    def escalations(self, communication_id: str, size: int, after: Place | None, *, resolved: bool) -> EscalationPage:
+    def escalations(self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool) -> EscalationPage:
         """A page of escalations, oldest first: of one communication, or of all if it is unset; those too that are resolved."""
         self._store.bring_up()
         number = self._store.find(communication_id).number if communication_id else None

@@ -4,7 +4,6 @@ Their log is a table of its own, and changes are few beside those of conversatio
 and the last answer is kept for those who ask the same. So a watcher holds nothing but its place, and one that is slow falls behind.
 """
 
-import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +19,7 @@ from recollect_server.storage.index.index import Index
 
 _LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
-_CURSOR = re.compile(r"x([0-9a-f]{12})-(\d{1,19})", re.ASCII)  # never one of a conversation's updates
+_OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
 
 Encode = Callable[[CommunicationUpdate], bytes]
 
@@ -99,10 +98,9 @@ class LiveCommunications:
 
     def position_of(self, cursor: str) -> Position | None:
         """The place that a cursor names; None if it is of another index. Raises InvalidField, IndexUnavailable."""
-        match = _CURSOR.fullmatch(cursor)
-        if match is None:
+        position = Position.of(cursor.removeprefix(_OURS)) if cursor.startswith(_OURS) else None
+        if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
-        position = Position(match[1], int(match[2]))
         index = self.store.space.index
         if position.epoch != index.epoch:
             return None
@@ -170,4 +168,4 @@ class CommunicationWatcher:
 
 def cursor_text(position: Position) -> str:
     """A place in the log as callers see it."""
-    return f"x{position}"
+    return f"{_OURS}{position}"

@@ -5,6 +5,7 @@ inbox; whoever calls `advance` makes updates of them. So nobody is told of a cha
 watcher was told of is found behind every earlier cursor.
 """
 
+import re
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -20,6 +21,7 @@ from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
 from recollect_server.storage.index.index import Index
 
+_POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 _RING_BYTES = 32 << 20
 _RING_ENTRIES = 50_000
 _PART = 500  # changes read from the index at once
@@ -71,6 +73,12 @@ class Position:
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.cursor}"
+
+    @classmethod
+    def of(cls, text: str) -> "Position | None":
+        """The place that a text names as `str` writes it; None if it names none."""
+        found = _POSITION.fullmatch(text)
+        return cls(found[1], int(found[2])) if found else None
 
 
 @dataclass(slots=True)

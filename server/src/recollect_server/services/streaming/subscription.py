@@ -1,14 +1,10 @@
 """One watcher: its place in the log, what it wants to hear of, and what comes next for it. It holds no update."""
 
-import re
-
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
 from recollect_server.services.streaming.log import Batch, Interest, News, Position, Renewed, UpdateLog
 from recollect_server.services.streaming.snapshot import Snapshots
-
-_CURSOR = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 
 
 class Subscription:
@@ -75,11 +71,10 @@ class Subscription:
 
     def _position_of(self, cursor: str) -> Position | None:
         """The place that a cursor names; None if the log does not reach back to it. Raises InvalidField."""
-        match = _CURSOR.fullmatch(cursor)
-        if match is None:
+        position = Position.of(cursor)
+        if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this service gave out")
         index = self._log.space.index
-        position = Position(match[1], int(match[2]))
         if position.epoch != index.epoch:
             return None
         if position.cursor > index.given_out():

@@ -224,13 +224,13 @@ def place(connection: apsw.Connection, number: int, sequence: int) -> Place | No
 def escalation(connection: apsw.Connection, escalation_id: str) -> Escalation | None:
     """An escalation, or None."""
     row = connection.execute(f"{_ESCALATIONS} WHERE e.id = ?", (escalation_id,)).fetchone()
-    return None if row is None else Escalation(row[0], row[1], row[2], row[3], row[4], row[5], row[6])
+    return None if row is None else Escalation(*row)
 
 
 def escalation_about(connection: apsw.Connection, communication_id: str, sequence: int) -> Escalation | None:
     """The escalation that a message opened, or None."""
     row = connection.execute(f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?", (communication_id, sequence)).fetchone()
-    return None if row is None else Escalation(row[0], row[1], row[2], row[3], row[4], row[5], row[6])
+    return None if row is None else Escalation(*row)
 
 
 def escalations(

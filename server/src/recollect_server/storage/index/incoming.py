@@ -1,12 +1,12 @@
 """What an append adds to the index, as the one JSON document that `migrations.INCOMING` takes in."""
 
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
 
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import (
     Abbreviated,
@@ -21,10 +21,9 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
-from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.updates import UpdateKind
-from recollect_server.storage.transcript.reader import Line, contents_of
+from recollect_server.storage.transcript.reader import Line
 
 _KINDS: dict[type, UpdateKind] = {
     Began: UpdateKind.CREATED,
@@ -50,11 +49,18 @@ class Added:
 
 
 def document_of(
-    number: int, before: Conversation | None, after: Conversation, lines: list[Line], updates: list[Update], cursor: int
+    number: int,
+    before: Conversation | None,
+    after: Conversation,
+    lines: list[Line],
+    updates: list[Update],
+    mail: Collection[int],
+    cursor: int,
 ) -> str:
     """The document for these lines of a conversation.
 
-    `before` and `after` are what is known without and with them; `cursor` is the one before that of the first of the `updates`.
+    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they name; `cursor` is the one before
+    that of the first of the `updates`.
     """
     party, usage = after.party, after.usage_total
     document = {
@@ -87,7 +93,7 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
-    if after.channel == EMAIL and (mail := mail_ids_of(contents_of(lines))):
+    if mail:
         document["mail"] = list(mail)
     for line in lines:
         if line.entry is not None and isinstance(line.entry.content, Continued):

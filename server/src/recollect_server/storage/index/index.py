@@ -6,7 +6,7 @@ Each of its parts is a class beside the tables that it knows: `search`, `log`, `
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -148,13 +148,15 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         time: int,
         failed: Callable[[str], None],
         log: bool = True,
+        mail: Collection[int] = (),
     ) -> tuple[int, int]:
         """Puts in the lines that follow what is indexed, to be taken in all or none; every later read sees them.
 
         `before` and `after` are what is known without and with them; `number` is None for a conversation that is not indexed
-        yet. `time` is now, for the update log; `log` False leaves that out (a rebuild: nobody's cursor reaches there). `failed` is
-        called with the reason, from another thread, if they cannot be taken in. Returns the conversation's number and the cursor
-        of its last update (0: none). Raises IndexUnavailable if nothing is taken in any more.
+        yet. `mail` are the Message-IDs that the lines name (see `domain.routing.mail_ids_of`). `time` is now, for the update log;
+        `log` False leaves that out (a rebuild: nobody's cursor reaches there). `failed` is called with the reason, from another
+        thread, if they cannot be taken in. Returns the conversation's number and the cursor of its last update (0: none). Raises
+        IndexUnavailable if nothing is taken in any more.
         """
         self._check()
         own = next(self._numbers) if number is None else number
@@ -162,7 +164,9 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
             if line.entry is not None and line.entry.stamp.request_id:
                 self._seen.add(line.entry.stamp.request_id)
         updates = updates_of(lines, time) if log else []
-        build = partial(document_of, own, before, after, lines, updates)
+        for name in mail:
+            self._seen.add(name)
+        build = partial(document_of, own, before, after, lines, updates, mail)
         news = Added(own, after, lines, updates) if updates else None
         cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed, news)
         reach("index.put")

@@ -22,13 +22,15 @@ class KnownRequest:
 
 
 def all_seen(connection: apsw.Connection) -> Seen:
-    """The ids of all requests; the hashes of deliveries that are forgotten, and the keys of those of third parties."""
-    tables = ("requests", "forgotten", "external_deliveries")
+    """The ids of all requests; the hashes of deliveries that are forgotten, and the keys of those of third parties; Message-IDs."""
+    tables = ("requests", "forgotten", "external_deliveries", "mail")
     seen = Seen(sum(int(connection.execute(f"SELECT count(*) FROM {table}").get) for table in tables))
     for (text,) in connection.execute("SELECT request_id FROM requests UNION ALL SELECT key FROM forgotten"):
         seen.add(text)
     for channel, delivered in connection.execute("SELECT channel, provider_message_id FROM external_deliveries"):
         seen.add(key_of_delivery(channel, delivered))
+    for (name,) in connection.execute("SELECT name FROM mail"):
+        seen.add(name)
     return seen
 
 

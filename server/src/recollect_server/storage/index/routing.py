@@ -1,6 +1,6 @@
 """Where messages of channels go, as the index knows it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,15 +38,15 @@ class Routing(IndexFile):
             )
             return [row[0] for row in rows]
 
-    def mail(self, names: Collection[int], *, settled: bool) -> list[tuple[str, str | None]]:
-        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`), each with the one that goes on
-        for it, if any.
-        """
+    def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
+        """The conversations that are known by these Message-IDs (see `domain.routing.mail_number`), behind the id."""
+        asked = [name for name in names if name in self._seen]
+        if not asked:
+            return []
         with self.reading(settled=settled) as connection:
             rows = connection.execute(
-                "SELECT DISTINCT c.id, k.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value"
-                " JOIN conversations c USING (number) LEFT JOIN continued k USING (number)",
-                (orjson.dumps(list(names)).decode(),),
+                "SELECT m.name, c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value JOIN conversations c USING (number)",
+                (orjson.dumps(asked).decode(),),
             )
             return [(row[0], row[1]) for row in rows]
 

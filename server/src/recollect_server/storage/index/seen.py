@@ -1,7 +1,7 @@
-"""Which request ids may have been seen: a Bloom filter (Bloom 1970), so that a new id needs no question to the database.
+"""Which names may have been seen: a Bloom filter (Bloom 1970), so that a new one needs no question to the database.
 
-Sixteen bits and two hashes an id: about one new id in seventy is taken for one that may have been seen, and then the database is
-asked. An id that was added is never missed.
+Sixteen bits and two hashes a name: about one new name in seventy is taken for one that may have been seen, and then the database is
+asked. One that was added is never missed.
 """
 
 import threading
@@ -11,26 +11,28 @@ _LEAST = 1 << 20  # 2 MB
 
 
 class Seen:
-    """A set of texts that may say "perhaps" wrongly and never "no" wrongly."""
+    """A set of names (texts, or numbers as `domain.routing.mail_number` makes them) that may say "perhaps" wrongly and never "no"
+    wrongly.
+    """
 
     def __init__(self, expected: int) -> None:
-        """Room for twice as many texts as expected; beyond that "perhaps" grows more frequent, until the next start."""
+        """Room for twice as many names as expected; beyond that "perhaps" grows more frequent, until the next start."""
         self._size = max(_LEAST, 2 * expected) * _BITS
         self._bits = bytearray(self._size // 8 + 1)
         self._guard = threading.Lock()  # guards the bits while they change
 
-    def add(self, text: str) -> None:
-        """Adds a text."""
-        first, second = self._places(text)
+    def add(self, name: str | int) -> None:
+        """Adds a name."""
+        first, second = self._places(name)
         with self._guard:
             self._bits[first >> 3] |= 1 << (first & 7)
             self._bits[second >> 3] |= 1 << (second & 7)
 
-    def __contains__(self, text: str) -> bool:
-        first, second = self._places(text)
+    def __contains__(self, name: str | int) -> bool:
+        first, second = self._places(name)
         return bool(self._bits[first >> 3] >> (first & 7) & self._bits[second >> 3] >> (second & 7) & 1)
 
-    def _places(self, text: str) -> tuple[int, int]:
-        # The two halves of Python's hash, which is keyed anew in every process.
-        value = hash(text)
+    def _places(self, name: str | int) -> tuple[int, int]:
+        # The two halves of Python's hash. That of a text is keyed anew in every process; a number is part of a hash already.
+        value = hash(name)
         return (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size

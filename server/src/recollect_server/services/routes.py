@@ -1,23 +1,25 @@
-"""Where messages go: what the index knows, and what it has not taken in yet.
+"""Where messages of channels go, a part of the space: what the index knows, and what it has not taken in yet.
 
 A message that comes in must be routed at once, and an index that is asked waits until it has taken in everything that was added
 before. So it is asked for what it has, without waiting, and what was added since is kept here until it is taken in: nothing falls
-between, for it is looked for here first.
+between, for it is looked for here first. What the index said is remembered for the next message.
 """
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
-from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Continued, Conversation
+from recollect_server.domain.conversation import Content, Continued, Conversation
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.routing import Place, mail_ids_of, place_of
+from recollect_server.domain.routing import Place, place_of
 from recollect_server.services.behind import Behind
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.reader import Line, contents_of
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _PRUNE = 1024  # additions between two looks at what the index has taken in
-_MOST_PINS = 10_000  # that are remembered
+_MOST_KNOWN = 10_000  # places and Message-IDs of which is remembered what the index said, of each: some 2 MB
 _MAX_STEPS = 1000  # from one conversation to the one that goes on for it
 
 
@@ -33,26 +35,31 @@ class _Fresh:
 class Routes:
     """The routes of a space. Safe to call from any thread; what reads them raises IndexUnavailable."""
 
-    def __init__(self, behind: Behind, exists: Callable[[str], bool]) -> None:
-        """`exists` says whether there is a conversation of that id."""
+    def __init__(self, behind: Behind, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]) -> None:
+        """`exists` says whether there is a conversation of that id; `is_pinned` whether there is, and it is known to be pinned:
+        nothing goes on for it then.
+        """
         self._behind = behind
         self._exists = exists
-        self._guard = threading.Lock()  # guards `_fresh`; nothing slow happens under it
+        self._is_pinned = is_pinned
+        self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
         self._fresh: dict[Hashable, _Fresh] = {}
         self._room = _PRUNE
-        self._pins: dict[Place, str] = {}  # what the index was asked for and said
+        self._age = 0  # grows when things are dropped here: an answer that was asked for before may lack what was added since
+        self._pins: dict[Place, str] = {}  # what the index was asked for and said, with what was added since
+        self._mails: dict[int, tuple[str, ...]] = {}
 
-    def learn(self, index: Index, before: Conversation | None, after: Conversation, lines: list[Line]) -> None:
-        """Lines were added that may say where messages go. Call it after they are put into the index."""
-        facts: dict[Hashable, str] = {}
+    def learn(
+        self, index: Index, before: Conversation | None, after: Conversation, contents: Iterable[Content], mail: Iterable[int]
+    ) -> None:
+        """What may say where messages go was added, with the Message-IDs that it names. Call it after it is put into the index."""
+        facts: dict[Hashable, str] = dict.fromkeys(mail, after.id)
         if after.pinned != (before is not None and before.pinned):
             with self._guard:
                 self._pins.pop(place_of(after.channel, after.party), None)
-        if after.channel == EMAIL:
-            facts.update(dict.fromkeys(mail_ids_of(contents_of(lines)), after.id))
         if after.pinned and not (before and before.pinned) and (place := place_of(after.channel, after.party)).known:
             facts[place] = after.id
-        for content in contents_of(lines):
+        for content in contents:
             if isinstance(content, Continued):
                 facts[after.id] = content.conversation_id
         if not facts:
@@ -60,12 +67,24 @@ class Routes:
         _, puts = index.taken()
         with self._guard:
             for key, conversation_id in facts.items():
-                known = self._fresh.get(key)
                 # A Message-ID leads to every conversation that named it; a place and a conversation to the last one only.
-                others = known.conversations if known and isinstance(key, int) else ()
-                self._fresh[key] = _Fresh((*(it for it in others if it != conversation_id), conversation_id), index, puts)
+                others: tuple[str, ...] = ()
+                if isinstance(key, int):
+                    others = self._fresh_of(key)
+                    if conversation_id in others:
+                        continue
+                    if (known := self._mails.get(key)) is not None and conversation_id not in known:
+                        self._mails[key] = (*known, conversation_id)
+                self._fresh[key] = _Fresh((*others, conversation_id), index, puts)
             if len(self._fresh) > self._room:
                 self._prune(index)
+
+    def changed(self) -> None:
+        """The index knows more than was told here: what it said is asked anew."""
+        with self._guard:
+            self._age += 1
+            self._pins.clear()
+            self._mails.clear()
 
     def forget(self, conversation_id: str) -> None:
         """A conversation is gone."""
@@ -88,22 +107,30 @@ class Routes:
         if not found:
             return None
         with self._guard:
-            if len(self._pins) >= _MOST_PINS:
-                self._pins.pop(next(iter(self._pins)))
-            self._pins[place] = found[0]
+            _remember(self._pins, place, found[0])
         return found[0]
 
     def threads(self, index: Index, names: Iterable[int]) -> set[str]:
         """The conversations that messages with these ids belong to."""
-        wanted = set(names)
+        found: set[str] = set()
+        asked: dict[int, tuple[str, ...]] = {}
         with self._guard:
-            found = {it for name in wanted if (fresh := self._fresh.get(name)) for it in fresh.conversations}
-        known = index.mail(wanted, settled=False)
-        with self._guard:
-            # Asked for once here, not once each: most conversations go on themselves.
-            ends = {it for it, following in known if following is None and it not in self._fresh}
-        found.update(it for it, _ in known)
-        return {end for it in found if self._exists(end := it if it in ends else self.end(index, it))}
+            age = self._age
+            for name in names:
+                if (known := self._mails.get(name)) is not None:
+                    found.update(known)
+                else:
+                    asked[name] = self._fresh_of(name)
+        if asked:
+            for name, conversation_id in index.mail(asked, settled=False):
+                asked[name] += (conversation_id,)
+            with self._guard:
+                for name, them in asked.items():
+                    found.update(them)
+                    if age == self._age:
+                        _remember(self._mails, name, tuple({*them, *self._fresh_of(name)}))
+        # One that is deleted may be among them still.
+        return {end for it in found if self._is_pinned(end := it) or self._exists(end := self.end(index, it))}
 
     def end(self, index: Index, conversation_id: str) -> str:
         """The conversation that takes what comes in for this one, itself or one that goes on for it.
@@ -120,8 +147,13 @@ class Routes:
             seen.append(following)
         return seen[-1]
 
+    def _fresh_of(self, name: int) -> tuple[str, ...]:
+        fresh = self._fresh.get(name)
+        return fresh.conversations if fresh else ()
+
     def _prune(self, index: Index) -> None:
         """Drops what the index has taken in. What was put into an index that is not used any more waits once more."""
+        self._age += 1
         taken, puts = index.taken()
         for key, fresh in list(self._fresh.items()):
             if any(self._behind.has(conversation_id) for conversation_id in fresh.conversations):
@@ -131,3 +163,10 @@ class Routes:
             elif fresh.puts <= taken:
                 del self._fresh[key]
         self._room = len(self._fresh) + _PRUNE
+
+
+def _remember(known: dict[K, V], key: K, value: V) -> None:
+    """Adds what the index said; what was added first makes room for it."""
+    if len(known) >= _MOST_KNOWN:
+        known.pop(next(iter(known)))
+    known[key] = value

@@ -1,0 +1,146 @@
+"""What is remembered of the index's answers never stands in the way of what was said since."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from recollect_server.domain.conversation import Began
+from recollect_server.domain.message import Message, Role
+from recollect_server.services import routes
+from recollect_server.services.behind import Behind
+from recollect_server.services.lines import encoded, folded_over
+from recollect_server.services.routes import Routes
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.transcript.record import Entry, encode
+from ulid import ULID
+
+from tests.channels.conftest import ALEX, Post, home
+from tests.conftest import RunningServer
+from tests.server.conftest import agent, failure_of, transcript
+
+Start = Callable[..., RunningServer]
+Reach = Callable[[RunningServer], Post]
+
+
+@pytest.fixture(autouse=True)
+def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the index has taken in is asked of it."""
+    monkeypatch.setattr(routes, "_PRUNE", 0)
+
+
+class Asked(Index):
+    """An index that counts how often it is asked for Message-IDs, and to which something may happen while it is."""
+
+    asked = 0
+    meanwhile: Callable[[], object] | None = None
+
+    def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
+        self.asked += 1
+        found = super().mail(names, settled=settled)
+        if self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return found
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Asked]:
+    index = Asked(tmp_path)
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def known() -> Routes:
+    """Routes where every conversation is there, and pinned."""
+    return Routes(Behind(), lambda _: True, lambda _: True)
+
+
+def say(index: Index, known: Routes | None, *names: int) -> str:
+    """A conversation begins that names these ids, and the index has it."""
+    lines, _ = encoded([Began(f"conv-{ULID()}", "email", 1)], None, "", offset=0, sequence=1)
+    after = folded_over(None, lines)
+    index.add(None, None, after, lines, time=1, failed=pytest.fail, mail=names)
+    if known:
+        known.learn(index, None, after, [], names)
+    index.settle()
+    return after.id
+
+
+def test_the_index_is_asked_for_an_id_once(index: Asked, known: Routes) -> None:
+    first = say(index, known, 7)
+    say(index, known, 8)
+    for _ in range(3):
+        assert known.threads(index, [7, 9]) == {first}
+    assert index.asked == 1
+    second = say(index, known, 7)
+    assert known.threads(index, [7, 9]) == {first, second}
+    assert index.asked == 1
+
+
+def test_what_is_said_and_taken_in_while_the_index_is_asked_is_not_lost(index: Asked, known: Routes) -> None:
+    said: list[str] = []
+    index.meanwhile = lambda: said.extend((say(index, known, 7), say(index, known, 8)))
+    known.threads(index, [7])
+    assert known.threads(index, [7]) == {said[0]}
+
+
+def test_an_index_that_learned_of_others_is_asked_anew(index: Asked, known: Routes) -> None:
+    assert known.threads(index, [7]) == set()
+    told = say(index, None, 7)
+    known.changed()
+    assert known.threads(index, [7]) == {told}
+
+
+def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path, known: Routes) -> None:
+    index = Index(tmp_path)
+    told = say(index, None, 7)
+    index.close()
+    index = Index(tmp_path)
+    assert known.threads(index, [7]) == {told}
+    index.close()
+
+
+def test_an_id_that_an_agent_says_leads_to_its_thread_also_where_it_was_looked_up(start_server: Start, reach: Reach) -> None:
+    post = reach(start_server())
+    post.own("email", "alex@example.org")
+    older = home(post.mail("The roof", "<a@mail>"))
+    younger = home(post.mail("Which tiles?", "<b@mail>", "<sent@agent>"))
+    assert older != younger
+    post.listed()  # answered once the index has taken in everything
+    sent = agent("Red ones.")
+    sent.metadata.update({"email": {"message_id": "<sent@agent>"}})
+    post.append(older, sent)
+    post.listed()
+    home(post.mail("Another", "<c@mail>"))
+    assert home(post.mail("Red ones, then", "<d@mail>", "<sent@agent>")) == older
+    assert home(post.mail("Which red?", "<e@mail>", "<b@mail>")) == older
+
+
+def test_a_conversation_that_is_deleted_is_not_the_one_that_a_command_ends(start_server: Start, reach: Reach) -> None:
+    server = start_server()
+    post = reach(server)
+    for place in (ALEX, "+1 555-001"):
+        post.own("whatsapp", place)
+    unpinned = home(post.whatsapp("Before"))
+    gone = home(post.whatsapp("/new"))
+    post.listed()
+    post.whatsapp("Hello", "+1 555-001")
+    assert home(post.whatsapp("Still here")) == gone  # as the index says
+    post.delete(gone)
+    new = post.command(unpinned, "/new").conversation.id
+    assert gone not in transcript(server, new).read_text()
+
+
+def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(start_server: Start, reach: Reach) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("email", "alex@example.org")
+    older = home(post.mail("The roof", "<a@mail>"))
+    home(post.mail("Which tiles?", "<b@mail>", "<sent@agent>"))
+    written = Message(Role.ASSISTANT, "Red ones.", timestamp=1, turn_number=1, metadata={"email": {"message_id": "sent@agent"}})
+    with transcript(server, older).open("ab") as file:
+        file.write(encode(Entry(written)))
+    assert failure_of(lambda: post.append(older, agent("Yes."))).reason == "STORAGE_UNAVAILABLE"
+    assert post.get(older).message_count == 2
+    assert home(post.mail("Red ones, then", "<d@mail>", "<sent@agent>")) == older
