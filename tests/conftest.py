@@ -60,6 +60,10 @@ class RunningServer:
         return self.data_dir / self.settings.space / "conversations"
 
 
+Start = Callable[..., RunningServer]
+"""What the fixture `start_server` is: it takes settings by their names."""
+
+
 @pytest.fixture(autouse=True, scope="session")
 def nobody_takes_notes() -> Iterator[None]:
     """No server, in this process or another, writes notes by itself or asks a model, but for a test that wants it."""
@@ -88,7 +92,7 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., RunningServer]]:
+def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     """Starts servers, by default over one temporary folder; those still running at the end are stopped."""
     running: list[RunningServer] = []
 
@@ -105,7 +109,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., 
 
 
 @pytest.fixture
-def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+def server(start_server: Start) -> RunningServer:
     """A server over an empty folder."""
     return start_server()
 

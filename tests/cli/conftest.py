@@ -14,6 +14,11 @@ from recollect_server.cli import commands
 from recollect_server.domain.conversation import Content
 from recollect_server.storage.transcript.record import Entry, Stamp, encode
 
+from tests.conftest import RunningServer
+from tests.server.conftest import Connect, agent, connect, user
+
+__all__ = ["connect"]
+
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
@@ -109,3 +114,27 @@ def write_transcript(tmp_path: Path) -> Callable[..., Path]:
 def messages_of(client: Client, conversation_id: str) -> list[str]:
     """The contents of a conversation of at most a few hundred turns, oldest first."""
     return [message.content for message in client.conversations.load(conversation_id, max_turns=1000, max_tokens=10**9).messages]
+
+
+QUERIES = ["zebra", "butter", "北京"]
+
+
+@pytest.fixture
+def filled(server: RunningServer, connect: Connect) -> list[str]:
+    """Conversations with something of everything, on `server`."""
+    service = connect(server)
+    made = [service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id for n in range(5)]
+    for number, conversation_id in enumerate(made):
+        for turn in range(number + 1):
+            service.append(
+                conversation_id, user(f"zebra {turn} 北京", sender="ana"), agent("butter"), request_id=f"a-{number}-{turn}"
+            )
+    service.rename(made[0], "Named")
+    service.abbreviate(made[1], "notes", ["tea"])
+    service.compress(made[4], 2, "summary")
+    service.delete(made[2])
+    return [name for name in made if name != made[2]]
+
+
+def on(server: RunningServer, command: str, *arguments: object) -> Result:
+    return run(command, *arguments, "--data-dir", server.data_dir)

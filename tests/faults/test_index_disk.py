@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_disk import contents, fill_up, mounted, served
-from tests.faults.test_index_faults import until
 from tests.server.conftest import agent, user
+from tests.waiting import until
 
 INDEX = "default/conversations/conversations.db"
 
