@@ -1,9 +1,11 @@
 """What the tests share: a real server on a real port over a temporary folder, and clients of it."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
@@ -17,6 +19,13 @@ from recollect_server.settings import Settings
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.
 os.environ["RECOLLECT_EMBEDDER"] = "off"
+
+# Temporary folders are in memory where it has room for them. No test sees whether a sync reached a disk: what a killed process
+# wrote is there after it in either case, and what a power failure takes is taken from a recorded disk (tests/crash/power.py).
+# Waiting for the disk would make the tests three times as long. `real_disk_path` is for those that want it all the same.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 class MovableClock:
@@ -89,6 +98,13 @@ def no_log() -> None:
 @pytest.fixture
 def clock() -> MovableClock:
     return MovableClock()
+
+
+@pytest.fixture
+def real_disk_path() -> Iterator[Path]:
+    """A temporary folder on the machine's disk."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
