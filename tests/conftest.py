@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,11 @@ os.environ["RECOLLECT_EMBEDDER"] = "off"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+# Of each process that runs tests its own, so that a server that starts again finds its port free. A Mac has but the first.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+LOOPBACK = f"127.0.0.{10 + int(_WORKER.removeprefix('gw'))}" if _WORKER and sys.platform == "linux" else "127.0.0.1"
 
 
 class MovableClock:
@@ -113,7 +119,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
-        values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
+        values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
         running.append(server)

@@ -19,7 +19,7 @@ from recollect_server import app
 from recollect_server.services.conversations import Conversations
 from recollect_server.transport.server import CannotListen
 
-from tests.conftest import RunningServer, Start
+from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, server_process, user
 
 
@@ -123,9 +123,9 @@ def test_a_killed_server_has_kept_what_it_acknowledged_and_starts_again(tmp_path
 
 def test_a_port_in_use_is_refused_with_a_sentence_and_nothing_is_left_running(start_server: Start, tmp_path: Path) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind((LOOPBACK, 0))
         taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        address = f"{LOOPBACK}:{taken.getsockname()[1]}"
         with pytest.raises(CannotListen, match=rf"cannot listen on {re.escape(address)}: is another server there"):
             start_server(listen=address, data_dir=tmp_path / "other")
     assert start_server(listen=address, data_dir=tmp_path / "other").target == address
