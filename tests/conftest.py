@@ -79,6 +79,11 @@ Start = Callable[..., RunningServer]
 """What the fixture `start_server` is: it takes settings by their names."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long tests, which say that they may take longer than others, come first: at the end no worker waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def nobody_takes_notes() -> Iterator[None]:
     """No server, in this process or another, writes notes by itself or asks a model, but for a test that wants it."""
