@@ -20,6 +20,10 @@ from tests.server.conftest import Connect, agent, connect, user
 __all__ = ["connect"]
 
 
+Set = Callable[..., Path]
+"""What the fixtures `write_set` and `write_transcript` are."""
+
+
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
     """The server of a test runs in this process: its log may not stand between what a command prints."""
@@ -50,8 +54,12 @@ def run(*arguments: object, env: dict[str, str | None] | None = None) -> Result:
     return CliRunner().invoke(commands, [str(it) for it in arguments], env=env)
 
 
+BringIn = Callable[..., Counts]
+"""What the fixture `bring_in` is."""
+
+
 @pytest.fixture
-def bring_in(server: Any) -> Callable[..., Counts]:
+def bring_in(server: Any) -> BringIn:
     """Runs `import` against `server` and answers the numbers of its summary."""
 
     def run_import(path: Path, *flags: str) -> Counts:
@@ -79,7 +87,7 @@ def set_line(name: str, messages: list[dict[str, Any]], group: str = "alex", **f
 
 
 @pytest.fixture
-def write_set(tmp_path: Path) -> Callable[..., Path]:
+def write_set(tmp_path: Path) -> Set:
     """Writes a recall set and answers its folder. Lines may be conversations or raw text."""
 
     def write(*lines: dict[str, Any] | str, name: str = "small-set") -> Path:
@@ -93,7 +101,7 @@ def write_set(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def write_transcript(tmp_path: Path) -> Callable[..., Path]:
+def write_transcript(tmp_path: Path) -> Set:
     """Writes a transcript, each of its batches given as a list, and answers its path."""
 
     def write(name: str, *batches: Iterable[Content], folder: str = "transcripts") -> Path:

@@ -13,20 +13,16 @@ from typing import Any
 import pytest
 from recollect import Client
 
-from tests.cli.conftest import Counts, counts_of, messages_of, run, set_line, talk
+from tests.cli.conftest import BringIn, Counts, Set, counts_of, messages_of, run, set_line, talk
 
 SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
-
-Set = Callable[..., Path]
-
-BringIn = Callable[..., Counts]
 
 
 def test_an_import_that_was_killed_is_finished_by_the_next(write_set: Set, server: Any, client: Client, bring_in: BringIn) -> None:
     folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
     command = [sys.executable, "-m", "recollect_server", "import", str(folder), "--target", server.target]
     importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not any(it.message_count for it in client.conversations.list()):
+    while not any(it.message_count for it in client.conversations.list_page(page_size=20).conversations):
         assert importing.poll() is None
     importing.kill()
     assert importing.communicate()[0] == b"", "it was to be killed before its end"

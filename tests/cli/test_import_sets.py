@@ -10,11 +10,7 @@ from typing import Any
 from recollect import Client, Role
 from recollect import Message as Sent
 
-from tests.cli.conftest import Counts, counts_of, messages_of, run, said, set_line, talk
-
-Set = Callable[..., Path]
-
-BringIn = Callable[..., Counts]
+from tests.cli.conftest import BringIn, Counts, Set, counts_of, messages_of, run, said, set_line, talk
 
 
 def test_a_conversation_of_a_recall_set_arrives_with_its_speakers_times_and_ids(

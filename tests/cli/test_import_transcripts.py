@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,11 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
 from recollect_server.domain.message import Role as StoredRole
 
-from tests.cli.conftest import Counts, counts_of, messages_of, run, set_line, talk
+from tests.cli.conftest import BringIn, Counts, Set, counts_of, messages_of, run, set_line, talk
 
 START = 1_714_557_600_000  # 2024-05-01T10:00:00Z
 
 HOME = "conv-01HQ0000000000000000000000"
-
-Set = Callable[..., Path]
-
-BringIn = Callable[..., Counts]
 
 
 def user(number: int, content: str, turn: int) -> Message:
