@@ -2,13 +2,7 @@
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start
-from tests.server.conftest import (
-    at_once,
-    delete_index,
-    files_with,
-    kept_by,
-    moment,
-)
+from tests.server.conftest import at_once, delete_index, files_with, kept_by, moment
 
 
 def test_a_provider_delivers_a_message_three_times(post: Post, clock: MovableClock) -> None:

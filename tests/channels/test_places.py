@@ -5,9 +5,7 @@ from recollect_server.services.channels import routes
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start
-from tests.server.conftest import (
-    failure_of,
-)
+from tests.server.conftest import failure_of
 
 
 def test_discord_keeps_direct_messages_channels_and_threads_apart(post: Post) -> None:

@@ -11,11 +11,7 @@ import pytest
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import (
-    delete_index,
-    server_process,
-    transcript,
-)
+from tests.server.conftest import delete_index, server_process, transcript
 
 
 def test_everything_is_found_where_it_was_after_the_index_was_deleted(start_server: Start, reach: Reach) -> None:

@@ -8,12 +8,7 @@ from recollect.v1.message_pb2 import Attachment
 
 from tests.channels.conftest import ALEX, SAM, Post, here, home, reply
 from tests.conftest import MovableClock
-from tests.server.conftest import (
-    agent,
-    failure_of,
-    moment,
-    user,
-)
+from tests.server.conftest import agent, failure_of, moment, user
 
 
 def test_a_contact_writes_resets_writes_again_is_linked_to_mail_and_is_found_from_the_web(post: Post) -> None:

@@ -18,8 +18,6 @@ from tests.conftest import RunningServer
 from tests.server.conftest import Connect, agent, connect, user
 
 __all__ = ["connect"]
-
-
 Set = Callable[..., Path]
 """What the fixtures `write_set` and `write_transcript` are."""
 

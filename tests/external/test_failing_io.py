@@ -19,8 +19,6 @@ from tests.faults.conftest import library
 from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
 
 __all__ = ["library"]  # fixtures
-
-
 pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
 CASES: dict[str, Case] = {
     "transcripts, EIO": (".jsonl", errno.EIO, EARLY, False, False, 1),

@@ -134,8 +134,6 @@ def said() -> Callable[..., list[Message]]:
 
 
 MINUTE = 60_000
-
-
 TURNS = (
     "My name is Alex.",
     "Why is the web server slow?",

@@ -2,7 +2,6 @@
 
 START, END = "\ue000", "\ue001"
 
-
 LEGS = ["keyword_messages", "keyword_conversations"]
 
 

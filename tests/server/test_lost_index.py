@@ -8,18 +8,7 @@ import pytest
 from recollect.v1.message_pb2 import ToolCall, Usage
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import (
-    UNKNOWN,
-    Connect,
-    Service,
-    agent,
-    answers,
-    bytes_under,
-    code_of,
-    delete_index,
-    tool,
-    user,
-)
+from tests.server.conftest import UNKNOWN, Connect, Service, agent, answers, bytes_under, code_of, delete_index, tool, user
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 

@@ -8,17 +8,7 @@ from recollect_server.app import CannotStart
 from recollect_server.domain.ids import is_conversation_id
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import (
-    Connect,
-    Service,
-    answers,
-    at_once,
-    delete_index,
-    failure_of,
-    kept_by,
-    transcript,
-    user,
-)
+from tests.server.conftest import Connect, Service, answers, at_once, delete_index, failure_of, kept_by, transcript, user
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 

@@ -9,12 +9,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from recollect.v1 import (
-    channel_service_pb2,
-    conversation_service_pb2,
-    external_communication_service_pb2,
-    recall_service_pb2,
-)
+from recollect.v1 import channel_service_pb2, conversation_service_pb2, external_communication_service_pb2, recall_service_pb2
 from recollect_server.services.conversations import Conversations
 
 from tests.conftest import RunningServer, Start

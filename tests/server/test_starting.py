@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from recollect.v1 import (
-    conversation_service_pb2,
-)
+from recollect.v1 import conversation_service_pb2
 from recollect_server import app
 from recollect_server.services.conversations import Conversations
 from recollect_server.transport.server import CannotListen

@@ -9,15 +9,7 @@ from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.repair import mend
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import (
-    Connect,
-    Service,
-    agent,
-    answers,
-    delete_index,
-    transcript,
-    user,
-)
+from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user
 
 QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 
