@@ -23,7 +23,7 @@ os.environ["RECOLLECT_EMBEDDER"] = "off"
 
 # Temporary folders are in memory where it has room for them. No test sees whether a sync reached a disk: what a killed process
 # wrote is there after it in either case, and what a power failure takes is taken from a recorded disk (tests/crash/power.py).
-# Waiting for the disk only makes the tests longer, some three times as long. `real_disk_path` is for one that wants it.
+# Waiting for the disk only makes the tests longer, some three times as long. `real_disk_path` is for those that want it.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
