@@ -1,9 +1,12 @@
 """What the tests share: a real server on a real port over a temporary folder, and clients of it."""
 
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
@@ -17,6 +20,17 @@ from recollect_server.settings import Settings
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.
 os.environ["RECOLLECT_EMBEDDER"] = "off"
+
+# Temporary folders are in memory where it has room for them. No test sees whether a sync reached a disk: what a killed process
+# wrote is there after it in either case, and what a power failure takes is taken from a recorded disk (tests/crash/power.py).
+# Waiting for the disk only makes the tests longer, some three times as long. `real_disk_path` is for those that want it.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+# Of each process that runs tests its own, so that a server that starts again finds its port free. A Mac has but the first.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+LOOPBACK = f"127.0.0.{10 + int(_WORKER.removeprefix('gw'))}" if _WORKER and sys.platform == "linux" else "127.0.0.1"
 
 
 class MovableClock:
@@ -60,6 +74,15 @@ class RunningServer:
         return self.data_dir / self.settings.space / "conversations"
 
 
+Start = Callable[..., RunningServer]
+"""What the fixture `start_server` is: it takes settings by their names."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long tests, which say that they may take longer than others, come first: at the end no worker waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def nobody_takes_notes() -> Iterator[None]:
     """No server, in this process or another, writes notes by itself or asks a model, but for a test that wants it."""
@@ -88,12 +111,19 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., RunningServer]]:
+def real_disk_path() -> Iterator[Path]:
+    """A temporary folder on the machine's disk."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     """Starts servers, by default over one temporary folder; those still running at the end are stopped."""
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
-        values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
+        values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
         running.append(server)
@@ -105,7 +135,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., 
 
 
 @pytest.fixture
-def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+def server(start_server: Start) -> RunningServer:
     """A server over an empty folder."""
     return start_server()
 

@@ -55,3 +55,18 @@ def test_every_link_of_the_readme_leads_somewhere() -> None:
     assert links
     for link in links:
         assert (ROOT / link).exists(), link
+
+
+def test_every_test_that_the_readme_names_is_there() -> None:
+    named = re.findall(r"`((?:tests/)?[\w/]*\btest_\w+\.py)(?:::(\w+))?`", README)
+    assert len(named) > 30
+    files = [path.relative_to(ROOT) for path in ROOT.glob("tests/**/test_*.py")]
+    for path, test in named:
+        found = [file for file in files if file.match(path)]
+        assert found, path
+        assert not test or any(f"def {test}(" in (ROOT / file).read_text() for file in found), test
+
+
+def test_every_folder_of_tests_is_on_their_own_readmes_map() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert set(re.findall(r"^\| `(\w+)/` \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE)) == folders

@@ -4,9 +4,12 @@ from typing import Any
 
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.anchor_pb2 import Anchor, AnchorSource
+from recollect_server.domain.conversation import AnchorSet
+from recollect_server.storage.transcript.record import Entry, encode
 
 from tests.cli.conftest import _logs_apart
-from tests.server.conftest import Service, connect, service
+from tests.conftest import RunningServer
+from tests.server.conftest import Service, connect, service, transcript
 
 __all__ = ["_logs_apart", "connect", "service"]
 
@@ -30,3 +33,11 @@ def anchors(service: Service, key: str = "", *, superseded: bool = False) -> lis
 def values(service: Service, key: str = "", *, superseded: bool = False) -> list[tuple[str, str]]:
     """Key and value of each."""
     return [(anchor.key, anchor.value) for anchor in anchors(service, key, superseded=superseded)]
+
+
+def found(service: Service, server: RunningServer, key: str, value: str, confidence: float, time: int) -> str:
+    """A conversation in which the writer of notes found an anchor, in its line 2; the server sees it at the next start."""
+    conversation = service.told(f"Something about my {key}.")
+    with transcript(server, conversation).open("ab") as file:
+        file.write(encode(Entry(AnchorSet(key, value, confidence, 2, time))))
+    return conversation

@@ -1,5 +1,6 @@
 """What the tests of the MCP bridge share: the official client, over a real process or a real port."""
 
+import json
 import os
 import subprocess
 import sys
@@ -55,3 +56,21 @@ def talked(client: Client) -> Callable[..., Conversation]:
         return client.conversations.get(it.id)
 
     return talk
+
+
+UNKNOWN = "conv-01HQ0000000000000000000000"
+
+
+async def called(mcp: Any, name: str, **arguments: Any) -> dict[str, Any]:
+    """The structured answer of a call that must succeed. The text beside it says the same."""
+    result = await mcp.call_tool(name, arguments)
+    assert not result.is_error, result.content[0].text
+    assert json.loads(result.content[0].text) == result.structured_content
+    return dict(result.structured_content)
+
+
+async def refused(mcp: Any, name: str, **arguments: Any) -> str:
+    """What a call that must fail says."""
+    result = await mcp.call_tool(name, arguments)
+    assert result.is_error
+    return str(result.content[0].text)

@@ -53,10 +53,9 @@ def test_it_listens_for_this_machine_alone(listen: str) -> None:
 
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
-    port = server.target.rpartition(":")[2]
-    arguments = [sys.executable, *COMMAND, "--http", f"127.0.0.1:{port}"]
+    arguments = [sys.executable, *COMMAND, "--http", server.target]
     ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment(server.target))
-    assert (ran.returncode, ran.stderr) == (1, f"recollect-mcp: cannot listen on 127.0.0.1:{port}: Address already in use\n")
+    assert (ran.returncode, ran.stderr) == (1, f"recollect-mcp: cannot listen on {server.target}: Address already in use\n")
 
 
 def test_a_wrong_address_is_told_at_once() -> None:

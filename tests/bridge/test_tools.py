@@ -11,26 +11,11 @@ from mcp_types import TextResourceContents
 from recollect import Client, Conversation, Message, ToolCall
 from recollect.bridge.bounds import MAX_CHARACTERS
 
-from tests.bridge.conftest import over_stdio
+from tests.bridge.conftest import called, over_stdio, refused
 
 Talked = Callable[..., Conversation]
-UNKNOWN = "conv-01HQ0000000000000000000000"
+
 TOOLS = ("search_conversations", "fetch_context", "recent_conversations")
-
-
-async def called(mcp: Any, name: str, **arguments: Any) -> dict[str, Any]:
-    """The structured answer of a call that must succeed. The text beside it says the same."""
-    result = await mcp.call_tool(name, arguments)
-    assert not result.is_error, result.content[0].text
-    assert json.loads(result.content[0].text) == result.structured_content
-    return dict(result.structured_content)
-
-
-async def refused(mcp: Any, name: str, **arguments: Any) -> str:
-    """What a call that must fail says."""
-    result = await mcp.call_tool(name, arguments)
-    assert result.is_error
-    return str(result.content[0].text)
 
 
 async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> None:
@@ -198,45 +183,6 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
     assert [it["conversationId"] for it in seen] == names[::-1]
     assert seen[0]["abbreviation"].endswith("… [500 more characters: fetch_context has the turns themselves]")
     assert (seen[1]["snippet"], seen[1]["turns"], seen[1]["date"]) == ("said on day 4", 1, "2026-02-04T00:00:00.000Z")
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
-        ("search_conversations", {}, "query: Field required"),
-        ("search_conversations", {"query": ""}, "query: "),
-        ("search_conversations", {"query": "  "}, "query: "),
-        ("search_conversations", {"query": "x", "limit": 0}, "limit: "),
-        ("search_conversations", {"query": "x", "limit": 101}, "limit: "),
-        ("search_conversations", {"query": "x", "date_range": {}}, "date_range: "),
-        ("search_conversations", {"query": "x", "channel": "Not A Channel"}, "channel: "),
-        ("search_conversations", {"query": "x", "dateRange": {"from": "yesterday"}}, "dateRange.from: 'yesterday' is no date"),
-        ("search_conversations", {"query": "x", "dateRange": {"to": "2026-02-30"}}, "dateRange.to: "),
-        ("search_conversations", {"query": "x", "dateRange": {"until": "2026-02-14"}}, "dateRange.until: "),
-        ("search_conversations", {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}}, "dateRange"),
-        ("recent_conversations", {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}}, "dateRange"),
-        ("fetch_context", {"conversationId": "../../etc/passwd"}, "conversationId: "),
-        ("fetch_context", {"conversationId": UNKNOWN}, "conversationId: "),
-        (
-            "fetch_context",
-            {"conversationId": UNKNOWN, "turnRange": {"from": 0, "to": 1}},
-            "turnRange.from: ",
-        ),
-        (
-            "fetch_context",
-            {"conversationId": UNKNOWN, "turnRange": {"from": 3, "to": 1}},
-            "turnRange.to: ",
-        ),
-        ("fetch_context", {"conversationId": UNKNOWN, "turnRange": {"from": 1}}, "turnRange.to: "),
-        ("delete_everything", {}, "no such tool: delete_everything"),
-    ],
-)
-async def test_a_wrong_argument_is_named_and_the_next_call_is_answered(
-    server: Any, tool: str, arguments: dict[str, Any], said: str
-) -> None:
-    async with over_stdio(server.target) as mcp:
-        assert said in await refused(mcp, tool, **arguments)
-        assert (await called(mcp, "recent_conversations"))["conversations"] == []
 
 
 async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(server: Any, talked: Talked) -> None:

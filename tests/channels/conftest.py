@@ -115,8 +115,12 @@ def reply(response: Response) -> str:
     return response.command_reply.text
 
 
+Reach = Callable[[RunningServer], Post]
+"""What the fixture `reach` is."""
+
+
 @pytest.fixture
-def reach() -> Iterator[Callable[[RunningServer], Post]]:
+def reach() -> Iterator[Reach]:
     """Connects to servers, those too that a test starts again."""
     posts: list[Post] = []
 
@@ -130,7 +134,7 @@ def reach() -> Iterator[Callable[[RunningServer], Post]]:
 
 
 @pytest.fixture
-def post(server: RunningServer, reach: Callable[[RunningServer], Post]) -> Post:
+def post(server: RunningServer, reach: Reach) -> Post:
     """The channels of `server`, where Alex is the owner by telephone and by mail."""
     it = reach(server)
     it.own("whatsapp", ALEX)

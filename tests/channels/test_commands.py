@@ -1,18 +1,13 @@
 """Slash commands: which text is one, and what each does."""
 
-from collections.abc import Callable
-
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 from recollect_server.domain.commands import HELP, Clear, History, New, Say, SetModel, ShowModel, parse
 
-from tests.channels.conftest import ALEX, Post, here, home, reply
-from tests.conftest import MovableClock, RunningServer
+from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, delete_index, failure_of, files_with, kept_by, tool
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 MESSAGES = [
     "/usr/bin is full",

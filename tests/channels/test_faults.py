@@ -1,7 +1,6 @@
 """Channels over a disk that refuses, and over an index that is lost or takes nothing in."""
 
 import errno
-from collections.abc import Callable
 
 import pytest
 
@@ -13,9 +12,6 @@ from tests.server.conftest import failure_of, transcript
 from tests.waiting import until
 
 __all__ = ["disk"]
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 
 def test_a_first_message_that_the_disk_refuses_is_stored_when_it_is_delivered_again(post: Post, disk: Disk) -> None:

@@ -1,18 +1,13 @@
 """Who is an owner, and which addresses are one person's."""
 
-from collections.abc import Callable
-
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 from recollect_server.domain.addresses import normal_address, normal_group, normal_message_ids
 
-from tests.channels.conftest import ALEX, Post, home
-from tests.conftest import RunningServer
+from tests.channels.conftest import ALEX, Post, Reach, home
+from tests.conftest import Start
 from tests.server.conftest import agent, at_once, delete_index, failure_of, user
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 ADDRESSES = {
     "whatsapp": {

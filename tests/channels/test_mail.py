@@ -1,6 +1,5 @@
 """E-mail threads, told as stories."""
 
-from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -10,9 +9,6 @@ from hypothesis import strategies as st
 from tests.channels.conftest import Post, here, home
 from tests.conftest import RunningServer
 from tests.server.conftest import agent, at_once, files_with, kept_by
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 
 def test_a_thread_is_followed_by_what_it_answers_and_by_its_references(post: Post) -> None:

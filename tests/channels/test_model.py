@@ -1,17 +1,14 @@
 """Any story of messages, repeats, resets, deletes and restarts ends as a model of a few lines says."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import hypothesis
 from hypothesis import strategies as st
 
-from tests.channels.conftest import Post, Response, home
-from tests.conftest import RunningServer
+from tests.channels.conftest import Post, Reach, Response, home
+from tests.conftest import Start
 from tests.server.conftest import delete_index
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 PLACES = ("alex", "sam", "group", "session", "channel", "thread")
 

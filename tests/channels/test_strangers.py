@@ -1,7 +1,5 @@
 """Who is no owner: kept apart, slowed down where it floods, and known from the moment that somebody says so."""
 
-from collections.abc import Callable
-
 import hypothesis
 from click.testing import CliRunner
 from hypothesis import strategies as st
@@ -9,12 +7,9 @@ from recollect.v1.external_communication_pb2 import TRUST_UNTRUSTED
 from recollect_server.cli import commands
 from recollect_server.domain.bucket import Buckets
 
-from tests.channels.conftest import ALEX, STRANGER, Post, home
-from tests.conftest import MovableClock, RunningServer
+from tests.channels.conftest import ALEX, STRANGER, Post, Reach, home
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, failure_of
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
 
 
 def test_a_stranger_who_becomes_known_begins_a_conversation_and_moves_nothing(post: Post) -> None:

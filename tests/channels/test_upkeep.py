@@ -1,17 +1,13 @@
 """What the commands do with what channels keep."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 from click.testing import CliRunner
 from recollect_server.cli import commands
 
-from tests.channels.conftest import ALEX, Post, home
-from tests.conftest import RunningServer
-
-Start = Callable[..., RunningServer]
-Reach = Callable[[RunningServer], Post]
+from tests.channels.conftest import ALEX, Post, Reach, home
+from tests.conftest import Start
 
 
 def run(*arguments: object) -> tuple[int, str]:

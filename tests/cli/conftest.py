@@ -14,6 +14,13 @@ from recollect_server.cli import commands
 from recollect_server.domain.conversation import Content
 from recollect_server.storage.transcript.record import Entry, Stamp, encode
 
+from tests.conftest import RunningServer
+from tests.server.conftest import Connect, agent, connect, user
+
+__all__ = ["connect"]
+Set = Callable[..., Path]
+"""What the fixtures `write_set` and `write_transcript` are."""
+
 
 @pytest.fixture(autouse=True)
 def _logs_apart(no_log: None) -> None:
@@ -45,8 +52,12 @@ def run(*arguments: object, env: dict[str, str | None] | None = None) -> Result:
     return CliRunner().invoke(commands, [str(it) for it in arguments], env=env)
 
 
+BringIn = Callable[..., Counts]
+"""What the fixture `bring_in` is."""
+
+
 @pytest.fixture
-def bring_in(server: Any) -> Callable[..., Counts]:
+def bring_in(server: Any) -> BringIn:
     """Runs `import` against `server` and answers the numbers of its summary."""
 
     def run_import(path: Path, *flags: str) -> Counts:
@@ -74,7 +85,7 @@ def set_line(name: str, messages: list[dict[str, Any]], group: str = "alex", **f
 
 
 @pytest.fixture
-def write_set(tmp_path: Path) -> Callable[..., Path]:
+def write_set(tmp_path: Path) -> Set:
     """Writes a recall set and answers its folder. Lines may be conversations or raw text."""
 
     def write(*lines: dict[str, Any] | str, name: str = "small-set") -> Path:
@@ -88,7 +99,7 @@ def write_set(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def write_transcript(tmp_path: Path) -> Callable[..., Path]:
+def write_transcript(tmp_path: Path) -> Set:
     """Writes a transcript, each of its batches given as a list, and answers its path."""
 
     def write(name: str, *batches: Iterable[Content], folder: str = "transcripts") -> Path:
@@ -109,3 +120,27 @@ def write_transcript(tmp_path: Path) -> Callable[..., Path]:
 def messages_of(client: Client, conversation_id: str) -> list[str]:
     """The contents of a conversation of at most a few hundred turns, oldest first."""
     return [message.content for message in client.conversations.load(conversation_id, max_turns=1000, max_tokens=10**9).messages]
+
+
+QUERIES = ["zebra", "butter", "北京"]
+
+
+@pytest.fixture
+def filled(server: RunningServer, connect: Connect) -> list[str]:
+    """Conversations with something of everything, on `server`."""
+    service = connect(server)
+    made = [service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id for n in range(5)]
+    for number, conversation_id in enumerate(made):
+        for turn in range(number + 1):
+            service.append(
+                conversation_id, user(f"zebra {turn} 北京", sender="ana"), agent("butter"), request_id=f"a-{number}-{turn}"
+            )
+    service.rename(made[0], "Named")
+    service.abbreviate(made[1], "notes", ["tea"])
+    service.compress(made[4], 2, "summary")
+    service.delete(made[2])
+    return [name for name in made if name != made[2]]
+
+
+def on(server: RunningServer, command: str, *arguments: object) -> Result:
+    return run(command, *arguments, "--data-dir", server.data_dir)

@@ -1,57 +1,13 @@
-"""The commands that look after a data folder: verify, rebuild, backup, restore, stats."""
+"""The commands that look after a data folder where it stands: verify, rebuild, stats."""
 
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
-from click.testing import Result
-from recollect_server.storage.transcript.reader import scan
 
-from tests.cli.conftest import run
-from tests.conftest import RunningServer
-from tests.server.conftest import Service, agent, answers, delete_index, transcript, user
-
-Start = Callable[..., RunningServer]
-QUERIES = ["zebra", "butter", "北京"]
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[[RunningServer], Service]]:
-    services: list[Service] = []
-
-    def to(server: RunningServer) -> Service:
-        services.append(Service(server.target))
-        return services[-1]
-
-    yield to
-    for service in services:
-        service.channel.close()
-
-
-Connect = Callable[[RunningServer], Service]
-
-
-@pytest.fixture
-def filled(server: RunningServer, connect: Connect) -> list[str]:
-    """Conversations with something of everything, on `server`."""
-    service = connect(server)
-    made = [service.create("web", model="m", request_id=f"create {n}".replace(" ", "-")).id for n in range(5)]
-    for number, conversation_id in enumerate(made):
-        for turn in range(number + 1):
-            service.append(
-                conversation_id, user(f"zebra {turn} 北京", sender="ana"), agent("butter"), request_id=f"a-{number}-{turn}"
-            )
-    service.rename(made[0], "Named")
-    service.abbreviate(made[1], "notes", ["tea"])
-    service.compress(made[4], 2, "summary")
-    service.delete(made[2])
-    return [name for name in made if name != made[2]]
-
-
-def on(server: RunningServer, command: str, *arguments: object) -> Result:
-    return run(command, *arguments, "--data-dir", server.data_dir)
+from tests.cli.conftest import QUERIES, on, run
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, answers, delete_index, transcript
 
 
 def sql(server: RunningServer, text: str) -> None:
@@ -169,144 +125,6 @@ def test_rebuild_says_how_many_it_indexed_and_every_answer_stays(
     assert result.exit_code == 0
     assert result.stdout.startswith("24 messages of 4 conversations indexed in ")
     assert answers(connect(start_server()), QUERIES) == before
-
-
-def test_a_restored_backup_gives_the_same_answers_byte_for_byte(
-    server: RunningServer, filled: list[str], start_server: Start, connect: Connect, tmp_path: Path
-) -> None:
-    before = answers(connect(server), QUERIES)
-    result = on(server, "backup", tmp_path / "copy")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("4 conversations, ")
-    assert not list((tmp_path / "copy").rglob("*.db"))
-    new = ("--data-dir", tmp_path / "new")
-    assert run("restore", tmp_path / "copy", *new).exit_code == 0
-    assert run("verify", *new).exit_code == 0
-    for name in filled:
-        assert (tmp_path / "new/default/conversations" / f"{name}.jsonl").read_bytes() == transcript(server, name).read_bytes()
-    again = start_server(data_dir=tmp_path / "new")
-    assert again.app.recovered.messages == 0
-    assert answers(connect(again), QUERIES) == before
-
-
-def test_a_server_can_run_on_a_backup_itself(
-    server: RunningServer, filled: list[str], start_server: Start, connect: Connect, tmp_path: Path
-) -> None:
-    before = answers(connect(server), QUERIES)
-    assert on(server, "backup", tmp_path / "copy").exit_code == 0
-    assert answers(connect(start_server(data_dir=tmp_path / "copy")), QUERIES) == before
-
-
-def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_only_whole_batches(
-    server: RunningServer, connect: Connect, tmp_path: Path
-) -> None:
-    service = connect(server)
-    ids = [service.create().id for _ in range(4)]
-    counts = dict.fromkeys(ids, 0)
-    stop = threading.Event()
-    began = threading.Barrier(5)
-
-    def write(name: str) -> None:
-        while not stop.is_set():
-            service.append(name, *(user(f"message {counts[name]} {n} " + "x" * 3000) for n in range(5)))
-            counts[name] += 5
-            if counts[name] == 25:
-                began.wait(30)
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in ids]
-    for thread in threads:
-        thread.start()
-    began.wait(30)
-    try:
-        for number in range(3):
-            acknowledged = dict(counts)
-            assert on(server, "backup", tmp_path / f"copy{number}").exit_code == 0
-            for name in ids:
-                lines = list(scan(tmp_path / f"copy{number}/default/conversations/{name}.jsonl"))
-                assert all(line.entry is not None for line in lines)
-                assert len(lines) - 1 >= acknowledged[name]
-                assert (len(lines) - 1) % 5 == 0
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert run("restore", tmp_path / "copy2", "--data-dir", tmp_path / "new").exit_code == 0
-    assert run("verify", "--data-dir", tmp_path / "new").exit_code == 0
-
-
-def test_a_backup_leaves_out_a_torn_tail(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
-    server.stop()
-    path = transcript(server, filled[0])
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"type":"turn","half')
-    assert on(server, "backup", tmp_path / "copy").exit_code == 0
-    assert (tmp_path / "copy/default/conversations" / path.name).read_bytes() == whole
-
-
-def test_a_backup_into_a_folder_with_something_in_it_is_refused(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy" / "mine").write_text("")
-    result = on(server, "backup", tmp_path / "copy")
-    assert result.exit_code == 1
-    assert "is not empty: name a new folder" in result.stderr
-    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
-
-
-def test_a_damaged_line_is_backed_up_as_it_is_and_named(server: RunningServer, filled: list[str], tmp_path: Path) -> None:
-    path = transcript(server, filled[1])
-    path.write_bytes(path.read_bytes().replace(b'"zebra 0', b'"zebrA 0'))
-    result = on(server, "backup", tmp_path / "copy")
-    assert result.exit_code == 1
-    assert f"{filled[1]}: line 2 is damaged" in result.stdout
-    assert (tmp_path / "copy/default/conversations" / path.name).read_bytes() == path.read_bytes()
-
-
-def test_restore_names_what_is_not_as_it_was_backed_up_and_restores_the_rest(
-    server: RunningServer, filled: list[str], tmp_path: Path
-) -> None:
-    assert on(server, "backup", tmp_path / "copy").exit_code == 0
-    folder = tmp_path / "copy/default/conversations"
-    (folder / f"{filled[0]}.jsonl").unlink()
-    changed = folder / f"{filled[1]}.jsonl"
-    changed.write_bytes(changed.read_bytes().replace(b'"zebra 0', b'"zebrA 0'))
-    result = run("restore", tmp_path / "copy", "--data-dir", tmp_path / "new")
-    assert result.exit_code == 1
-    assert f"{filled[0]}: is missing in the backup" in result.stdout
-    assert f"{filled[1]}: is not as it was backed up" in result.stdout
-    assert f"{filled[1]}: line 2 is damaged" in result.stdout
-    assert len(list((tmp_path / "new/default/conversations").glob("*.jsonl"))) == 3
-
-
-@pytest.mark.parametrize(
-    "manifest", [None, b"{", b"{}", b'{"space":"default","files":7}', b'{"space":"default","files":{"../x":[1,2]}}']
-)
-def test_a_backup_that_is_not_complete_is_not_restored(
-    server: RunningServer, filled: list[str], tmp_path: Path, manifest: bytes | None
-) -> None:
-    assert on(server, "backup", tmp_path / "copy").exit_code == 0
-    (tmp_path / "copy/backup.json").unlink()
-    if manifest is not None:
-        (tmp_path / "copy/backup.json").write_bytes(manifest)
-    result = run("restore", tmp_path / "copy", "--data-dir", tmp_path / "new")
-    assert result.exit_code == 1
-    assert "backup.json" in result.stderr
-    assert not list((tmp_path / "new").rglob("*.jsonl"))
-
-
-def test_a_restore_over_something_is_refused_and_one_that_was_interrupted_begins_anew(
-    server: RunningServer, filled: list[str], tmp_path: Path
-) -> None:
-    assert on(server, "backup", tmp_path / "copy").exit_code == 0
-    server.stop()
-    result = on(server, "restore", tmp_path / "copy")
-    assert result.exit_code == 1
-    assert "is not empty" in result.stderr
-    half = tmp_path / "new/default/conversations.restoring"
-    half.mkdir(parents=True)
-    (half / f"{filled[0]}.jsonl").write_text("half")
-    assert run("restore", tmp_path / "copy", "--data-dir", tmp_path / "new").exit_code == 0
-    assert not half.exists()
-    assert run("verify", "--data-dir", tmp_path / "new").exit_code == 0
 
 
 def test_stats_tells_what_is_kept_while_the_server_runs_and_after(server: RunningServer, filled: list[str]) -> None:

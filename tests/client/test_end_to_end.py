@@ -1,6 +1,5 @@
 """The client against the real server: every method once, with what it promises."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import recollect
 from recollect import Attachment, Message, Party, Role, ToolCall, Usage
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 
 TURN = (
     Message.user("Why is the server slow?", sender="Caroline", metadata={"ticket": 17}),
@@ -264,7 +263,7 @@ async def test_the_async_client_does_all_of_it_too(server: RunningServer) -> Non
             await client.conversations.get(conversation.id)
 
 
-def test_a_call_outlives_a_restart_of_the_server(server: RunningServer, start_server: Callable[..., RunningServer]) -> None:
+def test_a_call_outlives_a_restart_of_the_server(server: RunningServer, start_server: Start) -> None:
     restarted: list[RunningServer] = []
 
     def restart_instead_of_waiting(seconds: float) -> None:
@@ -289,7 +288,7 @@ def test_the_example_of_the_readme_runs(server: RunningServer, capsys: pytest.Ca
     assert any(f"{recollect.MATCH_START}slow{recollect.MATCH_END}" in line for line in printed)
 
 
-def test_a_unix_socket_reaches_the_server(start_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+def test_a_unix_socket_reaches_the_server(start_server: Start, tmp_path: Path) -> None:
     server = start_server(listen=f"unix:{tmp_path / 'socket'}")
     with recollect.Client(server.target) as client:
         conversation = client.conversations.create("web")

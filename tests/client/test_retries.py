@@ -1,7 +1,5 @@
 """When the client sends a call again, and when never."""
 
-import itertools
-
 import grpc
 import pytest
 import recollect
@@ -90,13 +88,13 @@ def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Wa
     always = recollect.RetryPolicy(max_attempts=1_000_000, random=lambda: 0.0)
     scripted.script = [UNAVAILABLE] * 100_000
     with (
-        recollect.Client(scripted.target, timeout=0.3, retry=always, sleep=waits.sleep) as client,
+        recollect.Client(scripted.target, timeout=0.6, retry=always, sleep=waits.sleep) as client,
         pytest.raises((recollect.Unavailable, recollect.DeadlineExceeded)),
     ):
         client.conversations.get(CONVERSATION)
     left = [seen.time_remaining for seen in scripted.seen]
     assert len(left) > 3
-    assert all(later <= earlier + 0.05 for earlier, later in itertools.pairwise(left))
+    assert left[-1] < 0.3 < left[0] <= 0.6
 
 
 def test_a_call_that_hangs_ends_at_its_own_time_out(scripted: Scripted, scripted_client: recollect.Client) -> None:

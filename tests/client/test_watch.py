@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from recollect import (
     RetryPolicy,
 )
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 
 
 def test_a_watch_yields_a_snapshot_and_then_every_change(client: Client) -> None:
@@ -65,7 +64,7 @@ def test_a_watch_goes_on_behind_the_cursor_of_another(client: Client) -> None:
         assert [next(watch).kind.messages[0].content for _ in range(2)] == ["Two", "Three"]  # type: ignore[union-attr]
 
 
-async def test_the_async_watch_does_the_same_across_a_restart(start_server: Callable[..., RunningServer]) -> None:
+async def test_the_async_watch_does_the_same_across_a_restart(start_server: Start) -> None:
     server = start_server()
     soon = RetryPolicy(initial_delay=0.01, max_delay=0.05)
     async with AsyncClient(server.target, retry=soon) as client:
@@ -97,7 +96,7 @@ async def test_a_task_that_gives_up_waiting_loses_no_update(server: RunningServe
         assert (await anext(watch)).kind == ConversationCreated(conversation=conversation)
 
 
-def test_the_caller_is_told_of_a_reset(start_server: Callable[..., RunningServer]) -> None:
+def test_the_caller_is_told_of_a_reset(start_server: Start) -> None:
     server = start_server()
     with Client(server.target, retry=RetryPolicy(initial_delay=0.01, max_delay=0.05)) as client:
         conversation = client.conversations.create("web")
@@ -163,7 +162,7 @@ def test_a_first_connection_is_tried_as_often_as_any_call() -> None:
 
 
 def test_where_no_more_subscribers_are_taken_it_waits_as_long_as_the_server_asks(
-    start_server: Callable[..., RunningServer],
+    start_server: Start,
 ) -> None:
     server = start_server(max_subscribers=1)
     waits: list[float] = []
@@ -176,7 +175,7 @@ def test_where_no_more_subscribers_are_taken_it_waits_as_long_as_the_server_asks
     assert waits == [1.05, 1.1]
 
 
-def test_a_part_of_a_draft_is_sent_again_where_the_server_was_away(start_server: Callable[..., RunningServer]) -> None:
+def test_a_part_of_a_draft_is_sent_again_where_the_server_was_away(start_server: Start) -> None:
     server = start_server()
     with Client(server.target) as client:
         conversation = client.conversations.create("web")

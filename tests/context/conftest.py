@@ -57,3 +57,7 @@ def candidate(
         tool_call_id=answers,
     )
     return Candidate(conversation, message, relevance, "made up")
+
+
+def places(messages: object) -> list[tuple[str, int]]:
+    return [(it.conversation_id, it.message.sequence) for it in messages]  # type: ignore[attr-defined]

@@ -1,27 +1,16 @@
 """BuildContext through the running server: which messages are hot, warm and cold, and what is said of the others."""
 
-import shutil
-from collections.abc import Callable
-
 import orjson
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.transcript.record import Entry, encode
 
 from tests.anchors.conftest import set_anchor
-from tests.conftest import MovableClock, RunningServer
-from tests.context.conftest import COLD, HOT, WARM, allocation, built, said
-from tests.server.conftest import UNKNOWN, Service, agent, at_once, delete_index, failure_of, kept_by, tool, transcript, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.context.conftest import COLD, HOT, WARM, allocation, built, places, said
+from tests.server.conftest import Connect, Service, agent, at_once, failure_of, tool, user
 
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 DAY = 86_400_000
-
-
-def places(messages: object) -> list[tuple[str, int]]:
-    return [(it.conversation_id, it.message.sequence) for it in messages]  # type: ignore[attr-defined]
 
 
 def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service) -> None:
@@ -236,92 +225,6 @@ def test_of_very_many_anchors_the_surest_are_in_the_context(service: Service) ->
     answer = built(service, service.told("one"))
     assert ("name" in [anchor.key for anchor in answer.anchors], len(answer.anchors)) == (True, 6)
     assert "7 anchors are left out" in allocation(answer, WARM).note
-
-
-def test_a_damaged_line_is_named_and_the_rest_stands(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect
-) -> None:
-    conversation = service.told("one", "two", "three")
-    server.stop()
-    path = transcript(server, conversation)
-    path.write_bytes(path.read_bytes().replace(b'"two"', b'"tvo"'))
-    answer = built(connect(start_server()), conversation)
-    assert said(answer.hot) == ["one", "three"]
-    reason = "1 lines of the transcript are damaged and left out"
-    assert {leg.leg: leg.reason for leg in answer.degraded} == {"hot": reason, "warm": reason}
-
-
-def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(service: Service, server: RunningServer) -> None:
-    service.told("The zebra lives in Ghent.")
-    set_anchor(service, "name", "Alex")
-    here = service.told(*(f"turn {number}" for number in range(9)))
-    path = transcript(server, here)
-    shutil.copy(path, path.with_suffix(".copy"))
-    path.unlink()
-    path.symlink_to(path.with_suffix(".copy"))  # the server follows no links
-    answer = built(service, here, "Where does the zebra live?")
-    assert {leg.leg for leg in answer.degraded} == {"hot", "warm"}
-    assert said(answer.cold) == ["The zebra lives in Ghent."]
-    assert [anchor.key for anchor in answer.anchors] == ["name"]
-    assert "cannot be read" in allocation(answer, HOT).note
-
-
-def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(service: Service, server: RunningServer) -> None:
-    service.told("The zebra lives in Ghent.")
-    set_anchor(service, "name", "Alex")
-    here = service.told(*(f"turn {number}" for number in range(9)))
-    for path in server.folder.glob("conversations.db*"):
-        path.write_bytes(b"\0" * 8192)
-    answer = built(service, here, "Where does the zebra live?")
-    assert "cold" in {leg.leg for leg in answer.degraded}
-    assert said(answer.warm) + said(answer.hot) == [f"turn {number}" for number in range(9)]
-    assert [anchor.key for anchor in answer.anchors] == ["name"]
-
-
-def test_after_a_rebuild_the_context_is_the_same(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect, clock: MovableClock
-) -> None:
-    for number in range(5):
-        service.told(f"zebra number {number}")
-    here = service.told(*(f"turn {number}" for number in range(60)))
-    set_anchor(service, "name", "Alex", (here, 2))
-    with transcript(server, here).open("ab") as file:
-        file.write(encode(Entry(AnchorSet("city", "Ghent", 0.9, 3, clock.now))))
-    server.stop()
-    first = start_server()
-    before = built(connect(first), here, "Which zebra?")
-    first.stop()
-    delete_index(first)
-    clock.move(31 * 60_000)  # what was recalled is cold again
-    after = built(connect(start_server()), here, "Which zebra?")
-    clock.move(-31 * 60_000)
-    for one, other in ((before.hot, after.hot), (before.warm, after.warm), (before.cold, after.cold)):
-        assert places(one) == places(other) != []
-    assert [anchor.key for anchor in after.anchors] == ["city", "name"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
-        ({"conversation_id": ""}, "conversation_id"),
-        ({"message": "x" * ((1 << 20) + 1)}, "message"),
-        ({"message": "a\0b"}, "message"),
-        ({"hot": -1}, "budget.hot"),
-        ({"warm": -1}, "budget.warm"),
-        ({"cold": -1}, "budget.cold"),
-        ({"total": -1}, "budget.total"),
-        ({"format": 99}, "format"),
-    ],
-)
-def test_bad_input_is_refused_by_the_fields_name(
-    service: Service, server: RunningServer, fields: dict[str, object], wrong: str
-) -> None:
-    conversation = service.told("one")
-    before = kept_by(service, server)
-    failure = failure_of(lambda: built(service, **({"conversation_id": conversation} | fields)))  # type: ignore[arg-type]
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (wrong,))
-    assert kept_by(service, server) == before
-    assert failure_of(lambda: built(service, UNKNOWN)).reason == "CONVERSATION_NOT_FOUND"
 
 
 def test_every_form_is_rendered(service: Service) -> None:

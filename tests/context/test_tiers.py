@@ -1,6 +1,5 @@
 """Tiers: what is hot, warm and cold, how it came to be, and that nobody waits for it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -11,14 +10,12 @@ from recollect_server.services.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.tier_log import Transition
 
-from tests.cli.test_upkeep import on
-from tests.conftest import MovableClock, RunningServer
+from tests.cli.conftest import on
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import COLD, HOT, WARM, built, candidate
-from tests.server.conftest import Service, delete_index, failure_of, moment, user
+from tests.server.conftest import Connect, Service, delete_index, failure_of, moment, user
 from tests.waiting import until
 
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 MINUTE = 60_000
 
 

@@ -11,7 +11,7 @@ from recollect_server.services.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
 from tests.channels.conftest import Post, home
-from tests.conftest import RunningServer
+from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, connected, process
@@ -77,8 +77,6 @@ STARTING = [
 ]  # fmt: skip
 OF_THEIR_OWN = {"folder.made", "delete.torn_removed", "delete.forgotten", "anchors.copied", "anchors.replaced"}
 """Each has a test that bears its name."""
-
-Start = Callable[..., RunningServer]
 
 
 @dataclass(frozen=True)

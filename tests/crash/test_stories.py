@@ -171,6 +171,7 @@ class Story(RuleBasedStateMachine):
         assert self._client.conversations.get(conversation_id) == loaded.conversation
 
 
+@pytest.mark.timeout(600)  # some forty starts
 def test_any_story_ends_as_the_model_says(tmp_path: Path) -> None:
     run_state_machine_as_test(
         lambda: Story(tmp_path),  # type: ignore[arg-type]  # Hypothesis takes what makes a machine too

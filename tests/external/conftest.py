@@ -1,5 +1,6 @@
 """What the tests of external communications share: what third parties send, and the service as an owner's panel calls it."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from recollect.v1.external_communication_pb2 import (
     TRUST_BLOCKED,
     TRUST_KNOWN,
     TRUST_UNTRUSTED,
+    CommunicationUpdate,
     Escalation,
     ExternalCommunication,
     ExternalMessage,
@@ -22,6 +24,7 @@ from recollect_server.services.external.external import Received
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
+from tests.streaming.conftest import DEADLINE
 
 UNTRUSTED, KNOWN, BLOCKED = TRUST_UNTRUSTED, TRUST_KNOWN, TRUST_BLOCKED
 NOWHERE = "ext-01J00000000000000000000000"
@@ -135,3 +138,91 @@ def answers(outside: Outside) -> dict[str, ProtoMessage]:
             api.ListEscalationsRequest(communication_id=communication.id, include_resolved=True)
         )
     return said
+
+
+class Panel:
+    """A panel with bare gRPC, which collects what it is told in a thread of its own."""
+
+    def __init__(self, target: str, cursor: str = "") -> None:
+        self.updates: list[CommunicationUpdate] = []
+        self.error: grpc.RpcError | None = None
+        self._changed = threading.Condition()
+        self._channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+        stub = ExternalCommunicationServiceStub(self._channel)
+        self._call = stub.StreamCommunicationUpdates(api.StreamCommunicationUpdatesRequest(cursor=cursor))
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for response in self._call:
+                with self._changed:
+                    self.updates.append(response.update)
+                    self._changed.notify_all()
+        except grpc.RpcError as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+
+    def until(self, condition: Callable[[], object]) -> "Panel":
+        """Waits until it is so."""
+        with self._changed:
+            assert self._changed.wait_for(condition, DEADLINE), f"it never was so: {[self.kinds(), self.error]}"
+        return self
+
+    def ready(self) -> "Panel":
+        """Waits for the snapshot, or for the end of what was missed."""
+        return self.until(lambda: {"communication_list", "heartbeat"} & {str(it.WhichOneof("kind")) for it in self.updates})
+
+    def until_count(self, count: int) -> "Panel":
+        """Waits for so many updates besides heartbeats."""
+        return self.until(lambda: len(self.kinds()) >= count)
+
+    def kinds(self) -> list[str]:
+        """What the updates are, in order, but for heartbeats; as `message Hello?`."""
+        said = []
+        for update in self.updates:
+            kind = str(update.WhichOneof("kind"))
+            if kind == "communication_message":
+                said.append(f"message {update.communication_message.message.text}")
+            elif kind == "communication_escalated":
+                said.append(f"escalated {update.communication_escalated.escalation.answer}".strip())
+            elif kind != "heartbeat":
+                said.append(kind.removeprefix("communication_"))
+        return said
+
+    @property
+    def cursor(self) -> str:
+        """The last that it was told."""
+        return self.updates[-1].cursor
+
+    def close(self) -> None:
+        self._call.cancel()
+        self._thread.join(DEADLINE)
+        self._channel.close()
+
+
+Watch = Callable[..., Panel]
+
+
+@pytest.fixture
+def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
+    """Opens panels: of `server`, or of another."""
+    panels: list[Panel] = []
+
+    def open_(cursor: str = "", server: RunningServer | None = None) -> Panel:
+        running = server or request.getfixturevalue("server")
+        panels.append(Panel(running.target, cursor))
+        return panels[-1]
+
+    yield open_
+    for panel in panels:
+        panel.close()
+
+
+def assert_refused(panel: Panel) -> None:
+    panel.until(lambda: panel.error)
+    failed: Any = panel.error
+    assert failed.code().name == "INVALID_ARGUMENT"
+    assert "cursor" in failed.details()
+    assert panel.updates == []

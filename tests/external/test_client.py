@@ -1,7 +1,5 @@
 """Third parties through the typed client."""
 
-from collections.abc import Callable
-
 import pytest
 from recollect import (
     AsyncClient,
@@ -20,10 +18,8 @@ from recollect import (
     Trust,
 )
 
-from tests.conftest import RunningServer
+from tests.conftest import Start
 from tests.external.conftest import NOWHERE, Meet, Outside
-
-Start = Callable[..., RunningServer]
 
 
 def test_an_owner_answers_a_stranger_and_comes_to_know_it(outside: Outside, client: Client) -> None:

@@ -1,12 +1,8 @@
 """Every system call fails once, and once for ever after, while third parties write: nothing is lost, nothing is stored twice."""
 
 import errno
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import orjson
 import pytest
 from recollect_server.domain.external import Direction
 from recollect_server.domain.time import system_clock
@@ -19,12 +15,12 @@ from recollect_server.storage.index.external import CommunicationFilter
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 
-from tests.faults.test_failing_io import EARLY, LATE, SHORT, library
+from tests.faults.conftest import library
+from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
 
 __all__ = ["library"]  # fixtures
-
-HERE = Path(__file__).parent
-CASES = {
+pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
+CASES: dict[str, Case] = {
     "transcripts, EIO": (".jsonl", errno.EIO, EARLY, False, False, 1),
     "transcripts, syncs that fail for ever": (".jsonl", errno.EIO, LATE, True, False, 1),
     "transcripts, no room for ever": (".jsonl", errno.ENOSPC, EARLY, True, True, 1),
@@ -35,23 +31,9 @@ CASES = {
 }
 
 
-def lives_of(library: Path, root: Path, case: str) -> list[Path]:
-    """Runs the lives; their folders."""
-    path, error, manner, for_ever, writes_only, step = CASES[case]
-    values = [str(library), str(root), path, str(error), str(manner), str(int(for_ever)), str(int(writes_only)), str(step)]
-    command = [sys.executable, str(HERE / "failing_io_run.py"), *values]
-    done = subprocess.run(command, env=os.environ | {"LD_PRELOAD": str(library)}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = sorted(root.iterdir())
-    assert len(found) == int(done.stdout) > 1
-    return found
-
-
 def check(life: Path) -> None:
     """A fresh start on what a life left."""
-    said = (life / "ended").read_text()
-    assert said == "ended" or said.startswith("did not start: "), said
-    told = [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]
+    told = told_in(life)
     folder = TranscriptFolder(life / "data")
     index = recover(folder, system_clock, unheard).index
     writer = TranscriptWriter(sync=True)
@@ -77,15 +59,13 @@ def check(life: Path) -> None:
     assert verify(folder, unheard).problems == []
 
 
-@pytest.mark.usefixtures("no_log")
 @pytest.mark.parametrize("case", CASES)
 def test_whatever_call_fails_nothing_that_was_received_is_lost_or_stored_twice(
     library: Path,
     tmp_path: Path,
     case: str,
 ) -> None:
-    found = lives_of(library, tmp_path, case)
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
     for life in found:
         check(life)
-    unharmed = [orjson.loads(line) for line in (found[-1] / "journal").read_text().splitlines()]
-    assert [it["told"] for it in unharmed] == ["done"] * 9  # nothing failed in the last
+    assert [it["told"] for it in told_in(found[-1])] == ["done"] * 9  # nothing failed in the last

@@ -1,6 +1,5 @@
 """The index and the transcripts of third parties, where they came apart."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,9 @@ from recollect_server.domain.external import Communication, CommunicationBegan, 
 from recollect_server.services.lines import encoded
 from recollect_server.storage.index.index import Index
 
-from tests.conftest import RunningServer
-from tests.external.conftest import Meet, Outside, answers, transcript
-from tests.external.test_stream import Watch, watch
+from tests.conftest import RunningServer, Start
+from tests.external.conftest import Meet, Outside, Watch, answers, transcript
 
-__all__ = ["watch"]  # a fixture
-
-Start = Callable[..., RunningServer]
 NAME = "ext-01J00000000000000000000001"
 
 

@@ -5,16 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import run
-from tests.conftest import RunningServer
+from tests.conftest import Start
 from tests.external.conftest import Meet
-
-Start = Callable[..., RunningServer]
 
 # Three strangers write in turn: the first message of each makes a transcript, the others are added to it.
 DELIVERED = [(f"party-{number % 3}", f"wamid-{number}", f"Message {number}") for number in range(9)]

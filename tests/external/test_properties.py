@@ -1,6 +1,5 @@
 """Any order of deliveries, answers, restarts and lost indexes, against a model so simple that it is plainly right."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import RunningServer
+from tests.conftest import Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside
 from tests.server.conftest import delete_index
-
-Start = Callable[..., RunningServer]
 
 PARTIES = st.sampled_from(["ann", "bob"])
 STEPS = st.lists(

@@ -1,7 +1,6 @@
 """What becomes of a third party's message."""
 
 import stat
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -12,12 +11,10 @@ from recollect_server.domain.message import Attachment
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.writer import TranscriptWriter
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, answers, folder_of, transcript
 from tests.server.conftest import at_once, delete_index
 from tests.waiting import until
-
-Start = Callable[..., RunningServer]
 
 
 def test_a_stranger_is_kept_and_the_owner_is_asked(outside: Outside) -> None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, NOWHERE, UNASKED, UNTRUSTED, Meet, Outside, transcript
 from tests.server.conftest import UNKNOWN, Failure, at_once, bytes_under, code_of, delete_index, failure_of
-
-Start = Callable[..., RunningServer]
 
 DENIED = ("PERMISSION_DENIED", "TRUST_REQUIRED")
 

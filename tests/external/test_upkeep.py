@@ -1,13 +1,10 @@
 """The commands that look after a data folder know third parties too."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.conftest import run
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, Meet, Outside, answers, folder_of, transcript
-
-Start = Callable[..., RunningServer]
 
 
 def two_parties(outside: Outside) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,3 +70,15 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
         monkeypatch.setattr(os, call, wrapped(call))
     yield refusing
     refusing.mend()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a program preloads so that its system calls fail as it says."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler: cc")
+    path = tmp_path_factory.mktemp("library") / "failing_io.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(Path(__file__).with_name("failing_io.c")), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    return path

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.transcript.reader import scan
 
-from tests.faults.test_index_faults import until
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
+from tests.waiting import until
 
 
 @contextmanager

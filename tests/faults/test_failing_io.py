@@ -4,13 +4,8 @@ The loop is SQLite's own: n = 1, 2, 3 … until nothing failed any more.
 """
 
 import errno
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import orjson
 import pytest
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, Role
@@ -23,33 +18,9 @@ from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.writer import TranscriptWriter
 
-EARLY, LATE, SHORT = range(3)
-HERE = Path(__file__).parent
-pytestmark = pytest.mark.usefixtures("no_log")
+from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
 
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler: cc")
-    path = tmp_path_factory.mktemp("library") / "failing_io.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(HERE / "failing_io.c"), "-ldl"]
-    subprocess.run(command, check=True, capture_output=True)
-    return path
-
-
-def lives(
-    library: Path, root: Path, path: str, error: int, manner: int, for_ever: bool, writes_only: bool, step: int
-) -> list[Path]:
-    """Runs the lives; their folders."""
-    values = [str(library), str(root), path, str(error), str(manner), str(int(for_ever)), str(int(writes_only)), str(step)]
-    command = [sys.executable, str(HERE / "failing_io_run.py"), *values]
-    done = subprocess.run(command, env=os.environ | {"LD_PRELOAD": str(library)}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = sorted(root.iterdir())
-    assert len(found) == int(done.stdout) > 1
-    return found
+pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
 
 
 def stored(folder: TranscriptFolder, conversation_id: str) -> list[str]:
@@ -61,9 +32,7 @@ def stored(folder: TranscriptFolder, conversation_id: str) -> list[str]:
 
 def check(life: Path) -> None:
     """A fresh start on what a life left."""
-    said = (life / "ended").read_text()
-    assert said == "ended" or said.startswith("did not start: "), said
-    told = [orjson.loads(line) for line in (life / "journal").read_text().splitlines()]
+    told = told_in(life)
     folder = TranscriptFolder(life / "data")
     index = recover(folder, system_clock, unheard).index
     writer = TranscriptWriter(sync=True)
@@ -96,7 +65,7 @@ def check(life: Path) -> None:
     assert verify(folder, unheard).problems == []
 
 
-CASES = {
+CASES: dict[str, Case] = {
     "transcripts, EIO": (".jsonl", errno.EIO, EARLY, False, False, 1),
     "transcripts, EIO for ever": (".jsonl", errno.EIO, EARLY, True, False, 1),
     "transcripts, a sync that fails": (".jsonl", errno.EIO, LATE, False, False, 1),
@@ -121,8 +90,7 @@ CASES = {
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
     library: Path, tmp_path: Path, case: str
 ) -> None:
-    found = lives(library, tmp_path, *CASES[case])
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
     for life in found:
         check(life)
-    unharmed = [orjson.loads(line) for line in (found[-1] / "journal").read_text().splitlines()]
-    assert [it["told"] for it in unharmed] == ["done"] * 16  # nothing failed in the last
+    assert [it["told"] for it in told_in(found[-1])] == ["done"] * 16  # nothing failed in the last

@@ -1,19 +1,15 @@
 """An append that its transcript refuses: tried again once, then held, and written once before the next one."""
 
 import errno
-from collections.abc import Callable
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.holding import Holding
 from recollect_server.storage.transcript.reader import scan
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk
-from tests.server.conftest import Service, agent, at_once, code_of, failure_of, tool, transcript, user
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
+from tests.server.conftest import Connect, Service, agent, at_once, code_of, failure_of, tool, transcript, user
 
 REFUSALS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS]
 TAKEN = [0, 100]

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_disk import contents, fill_up, mounted, served
-from tests.faults.test_index_faults import until
 from tests.server.conftest import agent, user
+from tests.waiting import until
 
 INDEX = "default/conversations/conversations.db"
 
 
 @contextmanager
 def unwritable(*files: Path) -> Iterator[None]:
-    """Files that refuse to be written, by handles that are open already too."""
+    """Files that refuse to be written, by handles that are open already too. Those in memory would take it by those."""
     done = subprocess.run(["chattr", "+i", *files], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no file can be made immutable here: {done.stderr.strip()}")
@@ -54,8 +54,8 @@ def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_ther
             assert process.wait(20) == 0
 
 
-def test_an_index_that_turns_read_only_under_a_running_server_refuses_no_append_and_heals(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def test_an_index_that_turns_read_only_under_a_running_server_refuses_no_append_and_heals(real_disk_path: Path) -> None:
+    data = real_disk_path / "data"
     with served(data) as (service, process):
         name = service.told("zebra one")
         assert service.found("zebra") == [name]

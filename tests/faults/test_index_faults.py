@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,21 +11,11 @@ import structlog
 from recollect_server.storage.index import migrations
 from recollect_server.storage.index.database import Database
 
-from tests.conftest import RunningServer
-from tests.server.conftest import Service, answers, at_once, code_of, transcript, user
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, answers, at_once, code_of, transcript, user
+from tests.waiting import until
 
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 QUERIES = ["zebra", "giraffe", "nothing"]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits for a condition."""
-    end = time.monotonic() + 15
-    pause = threading.Event()
-    while not true():
-        assert time.monotonic() < end, "it never came true"
-        pause.wait(0.02)
 
 
 def whole_again(service: Service) -> bool:

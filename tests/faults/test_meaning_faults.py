@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,13 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
-from tests.conftest import RunningServer
-from tests.server.conftest import Service, answers
+from tests.conftest import Start
+from tests.server.conftest import Connect, Service, answers
 from tests.waiting import until, until_embedded
 
 KEYWORD = ["keyword_messages", "keyword_conversations"]
 VECTOR = ["vector_messages", "vector_windows", "vector_abbreviations"]
 KYOTO, QUESTION = "We fly to Kyoto in April", "a journey to Japan"
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 
 
 @pytest.fixture

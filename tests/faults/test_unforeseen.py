@@ -1,7 +1,7 @@
 """Faults in the program itself: a job that meets one says so and goes on."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import structlog
@@ -12,14 +12,11 @@ from recollect_server.inference.extractive import Extractive
 from recollect_server.jobs.loop import Loop
 
 from tests.cli.conftest import run
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import Service, connect
+from tests.conftest import MovableClock, Start
+from tests.server.conftest import Connect, connect
 from tests.waiting import until, until_embedded
 
 __all__ = ["connect"]
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 
 
 def test_a_round_that_fails_is_logged_whole_and_followed_by_the_next() -> None:

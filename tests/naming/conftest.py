@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import orjson
 import pytest
 from recollect_server.domain.message import Message, Role
+from recollect_server.inference.claude import Claude
+from recollect_server.inference.patience import Backoff
+from recollect_server.inference.spending import Spending, Spent
 
-from tests.server.conftest import connect
+from tests.conftest import MovableClock, RunningServer
+from tests.server.conftest import connect, transcript
 
 __all__ = ["connect"]
 
@@ -126,3 +131,76 @@ def said() -> Callable[..., list[Message]]:
         ]
 
     return make
+
+
+MINUTE = 60_000
+TURNS = (
+    "My name is Alex.",
+    "Why is the web server slow?",
+    "Rotate the logs daily.",
+    "Keep two weeks of logs.",
+    "Ask Marta about it.",
+)
+
+
+def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
+    """The events that stand in a transcript, in order."""
+    lines = [orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
+    return [line for line in lines if line["type"] == "event"]
+
+
+def kinds(server: RunningServer, conversation_id: str) -> list[object]:
+    return [event["event"] for event in events(server, conversation_id)]
+
+
+class Seconds:
+    """A clock of seconds that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Ledger:
+    """Keeps what is spent."""
+
+    def __init__(self) -> None:
+        self.days: dict[str, Spent] = {}
+
+    def read(self, day: str) -> Spent:
+        return self.days.get(day, Spent())
+
+    def write(self, day: str, spent: Spent) -> None:
+        self.days[day] = spent
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+def seconds() -> Seconds:
+    return Seconds()
+
+
+@pytest.fixture
+def make(api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds) -> Iterator[Callable[..., Claude]]:
+    """Makes models that ask `api`, and hardly wait between tries."""
+    made: list[Claude] = []
+
+    def make_model(
+        max_calls: int = 100, max_tokens: int = 100_000, timeout: float = 20.0, tries: int = 3, model: str = "haiku"
+    ) -> Claude:
+        spending = Spending(clock, max_calls, max_tokens, ledger.read, ledger.write)
+        backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
+        made.append(Claude(model, spending, timeout=timeout, backoff=backoff, now=seconds))
+        return made[-1]
+
+    yield make_model
+    for each in made:
+        each.close()
+
+
+Said = Callable[..., list[Message]]

@@ -1,17 +1,12 @@
 """Conversations that are condensed for an agent that does not do it itself."""
 
-from collections.abc import Callable
-
 import pytest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.domain.budget import estimate_tokens
 
-from tests.conftest import RunningServer
-from tests.server.conftest import Service, agent, tool, transcript, user
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, tool, transcript, user
 from tests.waiting import until
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 
 
 @pytest.fixture

@@ -1,19 +1,14 @@
 """A compression that an agent records is a line of the transcript, and nothing else comes of it."""
 
-from collections.abc import Callable
-
 import apsw
 from recollect_server.storage.index.note_queue import note_state_of
 from recollect_server.storage.vectors.file import NAME
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import Digest, digest
-from tests.naming.test_naming import MINUTE, kinds
-from tests.server.conftest import Service
+from tests.naming.conftest import MINUTE, kinds
+from tests.server.conftest import Connect
 from tests.waiting import until, until_embedded
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 
 SUMMARY = "The zeppelin was repainted in turquoise."
 

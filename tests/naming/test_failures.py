@@ -1,7 +1,6 @@
 """What goes wrong while notes are written: who waits for whom, what is tried again and when, and what is said of it."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,10 @@ from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.index.note_queue import note_state_of
 
 from tests.cli.conftest import run
-from tests.conftest import MovableClock, RunningServer
-from tests.naming.conftest import NOTES, Answer, Api, refused, wrote
-from tests.naming.test_naming import MINUTE, TURNS, events, kinds
-from tests.server.conftest import Service, agent, transcript, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
+from tests.server.conftest import Connect, agent, transcript, user
 from tests.waiting import until
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 
 REFUSED = wrote(NOTES, stop_reason="refusal", content=[])
 

@@ -1,39 +1,14 @@
 """Conversations that name and summarise themselves, through the running server."""
 
-from collections.abc import Callable
-
-import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
 
 from tests.cli.conftest import run
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
-from tests.naming.conftest import NOTES, Answer, Api, refused, wrote
-from tests.server.conftest import Service, agent, code_of, delete_index, failure_of, transcript, user
+from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
+from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, user
 from tests.waiting import until
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
-
-MINUTE = 60_000
-TURNS = (
-    "My name is Alex.",
-    "Why is the web server slow?",
-    "Rotate the logs daily.",
-    "Keep two weeks of logs.",
-    "Ask Marta about it.",
-)
-
-
-def events(server: RunningServer, conversation_id: str) -> list[dict[str, object]]:
-    """The events that stand in a transcript, in order."""
-    lines = [orjson.loads(line) for line in transcript(server, conversation_id).read_bytes().splitlines()]
-    return [line for line in lines if line["type"] == "event"]
-
-
-def kinds(server: RunningServer, conversation_id: str) -> list[object]:
-    return [event["event"] for event in events(server, conversation_id)]
 
 
 def leave(service: Service, left: str, following: str = "") -> None:

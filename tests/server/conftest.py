@@ -131,8 +131,12 @@ class Service:
         return self.recall.FetchContext(recall_api.FetchContextRequest(conversation_id=conversation_id, **fields))
 
 
+Connect = Callable[[RunningServer], Service]
+"""What the fixture `connect` is."""
+
+
 @pytest.fixture
-def connect() -> Iterator[Callable[[RunningServer], Service]]:
+def connect() -> Iterator[Connect]:
     """Connects to servers, those too that a test starts again."""
     services: list[Service] = []
 
@@ -146,7 +150,7 @@ def connect() -> Iterator[Callable[[RunningServer], Service]]:
 
 
 @pytest.fixture
-def service(server: RunningServer, connect: Callable[[RunningServer], Service]) -> Service:
+def service(server: RunningServer, connect: Connect) -> Service:
     """The service of `server`."""
     return connect(server)
 
@@ -241,6 +245,18 @@ def kept_by(service: Service, server: RunningServer) -> dict[str, bytes]:
     """Every file of a running server, once what was acknowledged is in the index too."""
     service.listed(page_size=1)
     return bytes_under(server.data_dir)
+
+
+def refused(
+    service: Service, server: RunningServer, call: Callable[[], object], *fields: str, reason: str = "INVALID_FIELD"
+) -> None:
+    """The call is refused with these fields' names, and no file has changed."""
+    kept = kept_by(service, server)
+    failure = failure_of(call)
+    assert (failure.code, failure.reason, failure.domain) == ("INVALID_ARGUMENT", reason, "recollect")
+    assert failure.fields == fields
+    assert all(field in failure.text for field in fields)
+    assert kept_by(service, server) == kept
 
 
 def files_with(folder: Path, *words: str) -> list[str]:

@@ -7,9 +7,10 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.time import DAY
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     UNKNOWN,
+    Connect,
     Service,
     agent,
     at_once,
@@ -91,8 +92,8 @@ def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(ser
 def test_a_repeated_request_is_known_after_a_restart_and_without_the_index_it_was_made_with(
     service: Service,
     server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
+    start_server: Start,
+    connect: Connect,
     index_lost: bool,
 ) -> None:
     conversation_id = service.told("earlier")

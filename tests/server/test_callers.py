@@ -1,19 +1,15 @@
 """Many callers at once, callers that vanish, callers that ask again, and a clock that goes back."""
 
 import threading
-from collections.abc import Callable
 
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.checker import check, check_index, note, send
 from tests.crash.history import Call, History
-from tests.server.conftest import Service, agent, at_once, code_of, delete_index, files_with, transcript, user
-
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
+from tests.server.conftest import Connect, Service, agent, at_once, code_of, delete_index, files_with, transcript, user
 
 CALLERS = 32
 HOUR = 3_600_000

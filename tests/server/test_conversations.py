@@ -10,8 +10,8 @@ from recollect_server.domain.conversation import TitleAssigned
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.transcript.record import Entry, encode
 
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import UNKNOWN, Service, agent, failure_of, moment, tool, transcript, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import UNKNOWN, Connect, Service, agent, failure_of, moment, tool, transcript, user
 
 
 def test_a_new_conversation_has_what_was_asked_and_nothing_else(service: Service, clock: MovableClock) -> None:
@@ -219,7 +219,7 @@ def test_a_title_is_cut_to_what_is_said_and_is_manual(service: Service) -> None:
 
 
 def test_a_manual_title_is_never_overwritten(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     named, unnamed = service.told("one"), service.told("two")
     service.rename(named, "By Hand")

@@ -6,11 +6,9 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from tests.conftest import RunningServer
-from tests.server.conftest import UNKNOWN, Service, agent, delete_index, failure_of, transcript, user
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import UNKNOWN, Connect, Service, agent, delete_index, failure_of, transcript, user
 
-Start = Callable[..., RunningServer]
-Connect = Callable[[RunningServer], Service]
 Damage = Callable[[bytes], bytes]
 """What becomes of a line, newline included."""
 

@@ -1,15 +1,15 @@
 """Deleting: gone for good, from every byte of every file, and nothing else gone with it."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
+    Connect,
     Service,
     agent,
     answers,
@@ -126,7 +126,7 @@ def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(serv
 
 
 def test_the_receipt_is_known_after_a_restart(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     conversation_id = service.told("one")
     receipt = service.delete(conversation_id, request_id="d1")
@@ -164,8 +164,8 @@ def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(ser
 def test_a_start_finishes_a_delete_that_was_interrupted_before_its_second_step(
     service: Service,
     server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
+    start_server: Start,
+    connect: Connect,
     index_lost: bool,
 ) -> None:
     stays, goes = service.told("zebra stays"), secret_conversation(service)
@@ -183,7 +183,7 @@ def test_a_start_finishes_a_delete_that_was_interrupted_before_its_second_step(
 
 
 def test_what_was_cut_off_a_transcript_goes_with_it(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     conversation_id = service.told("zebra")
     server.stop()
@@ -199,7 +199,7 @@ def test_what_was_cut_off_a_transcript_goes_with_it(
 
 
 def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_words_out(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     stays, goes = service.told("zebra stays"), service.told("zebra", "quixotriple", "last")
     path = transcript(server, goes)

@@ -1,11 +1,9 @@
 """The working context: the newest turns within two limits, and pages of what came before."""
 
-from collections.abc import Callable
-
 from recollect.v1.message_pb2 import Message, ToolCall
 
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import Service, agent, failure_of, moment, tool, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, failure_of, moment, tool, user
 
 
 def turns_in(messages: list[Message]) -> list[int]:
@@ -35,7 +33,7 @@ def test_the_smaller_of_the_two_limits_decides(service: Service) -> None:
     assert len(service.load(conversation_id, max_turns=9, max_tokens=399).messages) == 3
 
 
-def test_the_defaults_are_settings(start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]) -> None:
+def test_the_defaults_are_settings(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(max_working_turns=2, max_working_tokens=100))
     conversation_id = service.told("one", "two", "three")
     assert [message.content for message in service.load(conversation_id).messages] == ["two", "three"]

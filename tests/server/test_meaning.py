@@ -1,6 +1,6 @@
 """Search by meaning, through the running service: what is found, how soon, and that it goes with what is deleted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,8 @@ from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import Service, answers, delete_index, moment, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import Connect, Service, answers, delete_index, moment, user
 from tests.waiting import until, until_embedded
 
 LEGS = ["keyword_messages", "keyword_conversations", "vector_messages", "vector_windows", "vector_abbreviations"]
@@ -23,7 +23,7 @@ KYOTO, TYRES, SCHOOL = (
 
 
 @pytest.fixture
-def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+def server(start_server: Start) -> RunningServer:
     return start_server(embedder="onnx")
 
 
@@ -159,7 +159,7 @@ def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(s
 
 
 def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
         service.told(f"{(KYOTO, TYRES, SCHOOL)[number % 3]}, said for the {number}. time", "Noted.", "ok " * 40)
@@ -180,11 +180,7 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
 
 
 def test_a_new_index_works_no_vector_out_again(
-    service: Service,
-    server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kyoto = service.told(KYOTO, TYRES)
     until_embedded(service, server)

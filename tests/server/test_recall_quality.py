@@ -1,11 +1,9 @@
 """How well Search finds, on a small history: a change that hurts is seen here first. `bench.recall` measures on real ones."""
 
-from collections.abc import Callable
-
 from recollect import Client, Message
 
-from tests.conftest import RunningServer
-from tests.server.conftest import Service
+from tests.conftest import Start
+from tests.server.conftest import Connect
 from tests.server.recall_history import HISTORY, QUESTIONS
 from tests.waiting import until_embedded
 
@@ -13,9 +11,7 @@ from tests.waiting import until_embedded
 LEAST_FIRST, LEAST_CONVERSATIONS, LEAST_MESSAGES = 42.0, 76.0, 84.0
 
 
-def test_search_finds_what_a_small_history_has(
-    start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
-) -> None:
+def test_search_finds_what_a_small_history_has(start_server: Start, connect: Connect) -> None:
     server = start_server(embedder="onnx")
     names: dict[str, str] = {}
     with Client(server.target) as client:

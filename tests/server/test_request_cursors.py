@@ -1,16 +1,14 @@
 """The cursor of a request is its own, also when the index takes in several requests at once."""
 
-from collections.abc import Callable
-
-from tests.conftest import RunningServer
-from tests.server.conftest import Service, user
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, user
 
 
 def test_requests_that_a_start_indexes_together_keep_cursors_of_their_own(
     service: Service,
     server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
+    start_server: Start,
+    connect: Connect,
 ) -> None:
     conversation_id = service.told("one")
     server.stop()

@@ -1,25 +1,14 @@
-"""Search, and the turns and conversations around what was found."""
+"""Search: what is found, in which order, by which filters, and how it is shown."""
 
 import shutil
-import unicodedata
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ToolCall
-from recollect.v1.recall_pb2 import DateRange, TurnRange
+from recollect.v1.recall_pb2 import DateRange
 
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import UNKNOWN, Service, agent, answers, delete_index, failure_of, moment, tool, transcript, user
-
-START, END = "\ue000", "\ue001"
-LEGS = ["keyword_messages", "keyword_conversations"]
-
-
-def marked(snippet: str) -> list[str]:
-    """The words between the marks."""
-    return [part.split(END)[0] for part in snippet.split(START)[1:]]
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import UNKNOWN, Connect, Service, agent, answers, delete_index, moment, tool, transcript, user
+from tests.server.searching import END, LEGS, START, marked
 
 
 def test_a_search_answers_conversations_and_messages(service: Service, clock: MovableClock) -> None:
@@ -47,12 +36,6 @@ def test_a_search_answers_conversations_and_messages(service: Service, clock: Mo
 def test_an_untitled_conversation_goes_by_the_beginning_of_its_first_message(service: Service) -> None:
     service.told("  We fly\nto   Kyoto  ")
     assert service.search("kyoto").results[0].conversation_name == "We fly to Kyoto"
-
-
-def test_words_are_found_in_any_form_and_case(service: Service) -> None:
-    conversation_id = service.told("She was RUNNING marathons")
-    for query in ("run", "marathon", "Runs", "who ran the MARATHON"):
-        assert service.found(query) == [conversation_id]
 
 
 def test_a_sender_is_found_and_thinking_metadata_and_tool_arguments_are_not(service: Service) -> None:
@@ -206,7 +189,7 @@ def test_one_long_word_does_not_make_a_long_snippet(service: Service) -> None:
 
 
 def test_the_same_question_has_the_same_answer_and_after_a_rebuild_too(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
         conversation_id = service.told("tea and scones", f"number {number}", "tea " * number or "none")
@@ -222,7 +205,7 @@ def test_the_same_question_has_the_same_answer_and_after_a_rebuild_too(
 
 
 def test_of_many_equals_the_same_are_answered_after_a_rebuild(
-    service: Service, server: RunningServer, start_server: Callable[..., RunningServer], connect: Callable[[RunningServer], Service]
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     made = [service.told("zebra") for _ in range(8)]
     service.delete(made[2])
@@ -237,132 +220,11 @@ def test_of_many_equals_the_same_are_answered_after_a_rebuild(
     assert answers(connect(start_server()), ["zebra"]) == before
 
 
-HOSTILE = [
-    '"', '""', "'", "zebra AND crossing", "zebra NOT crossing", "NEAR(zebra crossing, 2)", "NEAR(", "zebra*", "*", "-zebra",
-    "text:zebra", "col:zebra", ":", "zebra:", "^zebra", "{zebra}", "(zebra", "zebra)", "((((", "zebra OR", "OR", "AND", "NOT",
-    '"zebra', 'ze"bra', "zebra; DROP TABLE messages", "zebra' OR 1=1 --", "\\", "%", "_", "🎉", "🦓 zebra 🎉",
-    "x) OR conv:c2 OR text:(x", '" OR text:"secret', "\ue000", "\u200b", "+", "zebra+crossing", "zebra,crossing", "\ufeffzebra",
-    "\x01\x02\x1b[31m", "𝔷𝔢𝔟𝔯𝔞", "ZEBRA", "the of and", "\u202ezebra", "a\tb\nc", "İstanbul", "ﬁ", "ß", "\U0010ffff", "\ufffe",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("query", HOSTILE)
-def test_no_character_of_a_query_is_an_operator(service: Service, query: str) -> None:
-    own = service.told("the zebra crossing of İstanbul")
-    secret = service.told("secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table")
-    answer = service.search(query, conversation_id=own)
-    assert {result.conversation_id for result in answer.results} <= {own}
-    assert {hit.conversation_id for hit in answer.hits} <= {own}
-    assert not answer.degraded
-    assert list(answer.legs_run) == LEGS
-    anywhere = service.search(query)
-    assert {hit.conversation_id for hit in anywhere.hits} <= {own, secret}
-    assert not anywhere.degraded
-
-
-@pytest.mark.parametrize("query", ["zebra*", "-zebra", "text:zebra", '"zebra', "(zebra", "zebra AND", "zebra\u0301", "\ufeffzebra"])
-def test_the_words_around_an_operator_are_searched_for(service: Service, query: str) -> None:
-    conversation_id = service.told("a zebra")
-    assert service.found(query) == [conversation_id]
-
-
-@pytest.mark.parametrize("word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"])
-def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word: str) -> None:
-    conversation_id = service.told(f"so {word} it was")
-    assert service.found(word) == [conversation_id]
-    assert service.found(word.lower()) == [conversation_id]
-
-
-def test_a_minus_does_not_exclude(service: Service) -> None:
-    conversation_id = service.told("zebra crossing")
-    assert service.found("zebra -crossing NOT crossing") == [conversation_id]
-
-
-def test_ten_thousand_words_are_answered(service: Service) -> None:
-    conversation_id = service.told("word7 word77 word777", *("word1 word2 word3" for _ in range(5)))
-    answer = service.search(" ".join(f"word{n % 1000}" for n in range(6500)))
-    assert answer.results[0].conversation_id == conversation_id
-    assert answer.hits[0].turn_number == 1
-    short = " ".join(f"w{n}" for n in range(10_000))
-    assert service.found(short) == []
-
-
-@pytest.mark.parametrize("query", ["", " ", "\n\t\u2003", "a\0b", "\0", "x" * 65537, "ü" * 32769])
-def test_a_query_that_cannot_be_asked_is_refused(service: Service, query: str) -> None:
-    failure = failure_of(lambda: service.search(query))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", ("query",))
-
-
-def test_the_longest_query_is_answered(service: Service) -> None:
-    conversation_id = service.told("zebra")
-    assert service.found("zebra " + "ü" * 32765) == [conversation_id]
-
-
-def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) -> None:
-    conversation_id = service.told("to be or not to be", "something else entirely")
-    assert service.found("to be or not to be") == [conversation_id]
-    assert service.search("the and").total_matches == 0
-
-
 def test_what_nobody_said_is_not_found(service: Service) -> None:
     service.told("zebra")
     answer = service.search("quagga")
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (0, 0, 0)
     assert list(answer.legs_run) == LEGS
-
-
-@pytest.mark.parametrize(
-    ("text", "query", "mark"),
-    [
-        ("我想去北京大学学习", "北京", "北京"),
-        ("我想去北京大学学习", "大学", "大学"),
-        ("我想去北京大学学习", "京", "京"),
-        ("我想去北京大学学习", "北京大学", "北京大学"),
-        ("他喜欢龙井茶", "龙井茶", "龙井茶"),
-        ("今日は天気がいいですね", "天気", "天気"),
-        ("コーヒーを飲みました", "コーヒー", "コーヒー"),
-        ("ｶﾀｶﾅも", "ｶﾀｶﾅ", "ｶﾀｶﾅ"),
-        ("안녕하세요 서울에서 만나요", "서울", "서울"),
-        ("회의는 내일입니다", "회의", "회의"),
-        ("ฉันชอบอาหารไทยมาก", "อาหาร", "อาหาร"),
-        ("Un café très chaud", "cafe", "café"),
-        ("Un cafe tres chaud", "café", "cafe"),
-        ("Un cafe\u0301 chaud", "café", "café"),
-        ("Er wohnt in Köln", "koln", "Köln"),
-        ("Привет, как дела в Москве", "москве", "Москве"),
-        ("Καλημέρα κόσμε", "ΚΌΣΜΕ", "κόσμε"),
-        ("مرحبا بالعالم", "بالعالم", "بالعالم"),
-        ("שלום עולם", "עולם", "עולם"),
-        ("नमस्ते दुनिया", "दुनिया", None),
-        ("Meeting with 北京 team", "北京 team", "北京"),
-        ("order no. 4711-A", "4711", "4711"),
-        ("mail me at ana@example.org", "example.org", "example"),
-    ],
-)
-def test_every_script_is_found(service: Service, text: str, query: str, mark: str | None) -> None:
-    service.told("完全不同的话题", "まったく別の話", "전혀 다른 이야기", "เรื่องอื่น", "something else", "बिल्कुल अलग")
-    conversation_id = service.told(text)
-    answer = service.search(query)
-    assert answer.results[0].conversation_id == conversation_id
-    assert answer.hits[0].conversation_id == conversation_id
-    if mark:
-        assert mark in marked(answer.hits[0].snippet)
-
-
-@pytest.mark.parametrize("query", ["上海", "京北", "学大", "東京タワー", "부산", "ภูเก็ต"])
-def test_characters_that_never_stood_together_are_not_found(service: Service, query: str) -> None:
-    service.told("我想去北京大学学习", "今日は天気がいい", "서울에서 만나요")
-    assert service.found(query) == []
-
-
-@pytest.mark.parametrize("word", ["学生ががく", "서울", "tiếng", "café", "ё"])
-def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, word: str) -> None:
-    composed, decomposed = unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)
-    both = {service.told(composed), service.told(decomposed)}
-    for query in (composed, decomposed):
-        answer = service.search(query)
-        assert {result.conversation_id for result in answer.results} == both
-        assert all(marked(hit.snippet) == [composed] for hit in answer.hits)
 
 
 def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(service: Service, server: RunningServer) -> None:
@@ -398,53 +260,3 @@ def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(servi
     answer = service.search("zebra")
     assert [hit.sequence for hit in answer.hits] == [*said]
     assert [result.snippet.replace("\ue000", "").replace("\ue001", "") for result in answer.results] == [*said.values()]
-
-
-def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None:
-    conversation_id = service.create().id
-    for number in range(1, 16):
-        service.turn(conversation_id, f"q{number}", f"a{number}")
-    answer = service.context(conversation_id)
-    assert [message.turn_number for message in answer.messages] == [turn for turn in range(6, 16) for _ in range(2)]
-    assert (answer.total_turns, answer.conversation_name, answer.channel) == (15, "q1", "web")
-    answer = service.context(conversation_id, turn_range=TurnRange(first=3, last=4))
-    assert [message.content for message in answer.messages] == ["q3", "a3", "q4", "a4"]
-    answer = service.context(conversation_id, turn_range=TurnRange(first=15, last=200))
-    assert [message.content for message in answer.messages] == ["q15", "a15"]
-    assert len(service.context(service.create().id).messages) == 0
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "field"),
-    [
-        (0, 0, "turn_range.first"), (-1, 2, "turn_range.first"), (2, 1, "turn_range.last"), (1, 201, "turn_range"),
-        (3, 3, "turn_range.first"), (1, -2147483648, "turn_range.last"),
-    ],
-)  # fmt: skip
-def test_a_context_that_cannot_be_is_refused(service: Service, first: int, last: int, field: str) -> None:
-    conversation_id = service.told("one", "two")
-    failure = failure_of(lambda: service.context(conversation_id, turn_range=TurnRange(first=first, last=last)))
-    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", (field,))
-
-
-def test_recent_browses_by_time(service: Service, clock: MovableClock) -> None:
-    start = clock.now
-    made = []
-    for number in range(15):
-        made.append(service.told("first words", f"newest words {number}", channel="web" if number % 2 else "cli"))
-        clock.move(1000)
-    service.abbreviate(made[14], "notes")
-
-    def recent(**fields: Any) -> list[str]:
-        return [found.conversation.id for found in service.recent(**fields).conversations]
-
-    assert recent() == made[:4:-1]
-    assert recent(limit=2) == [made[14], made[13]]
-    assert recent(limit=100, order=api.RECENT_ORDER_OLDEST_FIRST) == made
-    assert recent(channel="web", limit=2) == [made[13], made[11]]
-    assert recent(before=moment(start + 3000)) == [made[2], made[1], made[0]]
-    assert recent(after=moment(start + 13_000)) == [made[14], made[13]]
-    assert recent(after=moment(start + 1000), before=moment(start + 2000)) == [made[1]]
-    first, second = service.recent(limit=2).conversations
-    assert (first.conversation.abbreviation, first.snippet) == ("notes", "")
-    assert (second.conversation.abbreviation, second.snippet) == ("", "newest words 13")

@@ -3,7 +3,6 @@
 import json
 import stat
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from recollect_server.services.soundness import look_through
 from recollect_server.storage.transcript.reader import scan
 from recollect_server.storage.transcript.record import Damaged, decode
 
-from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import Service, agent, code_of, delete_index, failure_of, moment, tool, transcript, user
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, tool, transcript, user
 
 NOW = "2026-09-21T14:13:20.000Z"  # the tests' clock
 
@@ -229,8 +228,8 @@ def test_an_append_to_a_transcript_that_was_replaced_lands_in_the_new_file(servi
 def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a_restart(
     service: Service,
     server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
+    start_server: Start,
+    connect: Connect,
     clock: MovableClock,
 ) -> None:
     conversation_id = service.told("one", "two zebra", "three")
@@ -253,8 +252,8 @@ def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a
 def test_a_link_is_never_followed(
     service: Service,
     server: RunningServer,
-    start_server: Callable[..., RunningServer],
-    connect: Callable[[RunningServer], Service],
+    start_server: Start,
+    connect: Connect,
     tmp_path: Path,
 ) -> None:
     conversation_id = service.told("one zebra")

@@ -8,7 +8,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.services.streaming import drafts
 from recollect_server.services.streaming.drafts import Drafts
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of
 from tests.streaming.conftest import Recorder, Subscriber
 
@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_part_that_cannot_be_is_refused_and_changes_nothing(
-    start_server: Callable[..., RunningServer], record: Any, subscribe: Subscribe, case: str
+    start_server: Start, record: Any, subscribe: Subscribe, case: str
 ) -> None:
     server = start_server(max_message_bytes=1024)
     service = record(server)

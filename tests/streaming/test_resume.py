@@ -13,12 +13,11 @@ from recollect_server.services.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.storage.index.file import NAME, remove_files
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of
 from tests.streaming.conftest import Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
-Start = Callable[..., RunningServer]
 Record = Callable[[RunningServer], Recorder]
 
 

@@ -10,7 +10,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.conversation import SplitSuggested
 from recollect_server.storage.transcript.record import Entry, encode
 
-from tests.conftest import MovableClock, RunningServer
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of, moment, transcript, user
 from tests.streaming.conftest import Recorder, Subscriber
 
@@ -81,7 +81,7 @@ def test_every_change_is_told_in_order(subscribe: Subscribe, service: Recorder, 
 
 
 def test_what_is_read_from_the_log_is_what_was_told_live(
-    subscribe: Subscribe, service: Recorder, server: RunningServer, start_server: Callable[..., RunningServer]
+    subscribe: Subscribe, service: Recorder, server: RunningServer, start_server: Start
 ) -> None:
     """After a restart nothing is in memory: the index's log and the transcripts say all of it."""
     live = subscribe().ready()
@@ -161,7 +161,7 @@ def test_both_filters_must_match(subscribe: Subscribe, service: Recorder) -> Non
 
 
 def test_heartbeats_carry_the_cursor_on_where_nothing_passes_the_filters(
-    start_server: Callable[..., RunningServer], record: Any, subscribe: Subscribe
+    start_server: Start, record: Any, subscribe: Subscribe
 ) -> None:
     running = start_server(heartbeat="50ms")
     service = record(running)

@@ -16,13 +16,12 @@ from recollect_server.transport.senders import Scheduled, Sender, Senders
 from recollect_server.transport.server import ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, Start
 from tests.server.conftest import failure_of, user
 from tests.streaming.conftest import Recorder, Subscriber, eventually
 from tests.streaming.proxy import Proxy
 
 Subscribe = Callable[..., Subscriber]
-Start = Callable[..., RunningServer]
 Record = Callable[[RunningServer], Recorder]
 
 MOVING = 3

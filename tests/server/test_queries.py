@@ -1,0 +1,135 @@
+"""Search for any text: no character is an operator, and every script is found."""
+
+import unicodedata
+
+import pytest
+
+from tests.server.conftest import Service, failure_of
+from tests.server.searching import LEGS, marked
+
+
+def test_words_are_found_in_any_form_and_case(service: Service) -> None:
+    conversation_id = service.told("She was RUNNING marathons")
+    for query in ("run", "marathon", "Runs", "who ran the MARATHON"):
+        assert service.found(query) == [conversation_id]
+
+
+HOSTILE = [
+    '"', '""', "'", "zebra AND crossing", "zebra NOT crossing", "NEAR(zebra crossing, 2)", "NEAR(", "zebra*", "*", "-zebra",
+    "text:zebra", "col:zebra", ":", "zebra:", "^zebra", "{zebra}", "(zebra", "zebra)", "((((", "zebra OR", "OR", "AND", "NOT",
+    '"zebra', 'ze"bra', "zebra; DROP TABLE messages", "zebra' OR 1=1 --", "\\", "%", "_", "🎉", "🦓 zebra 🎉",
+    "x) OR conv:c2 OR text:(x", '" OR text:"secret', "\ue000", "\u200b", "+", "zebra+crossing", "zebra,crossing", "\ufeffzebra",
+    "\x01\x02\x1b[31m", "𝔷𝔢𝔟𝔯𝔞", "ZEBRA", "the of and", "\u202ezebra", "a\tb\nc", "İstanbul", "ﬁ", "ß", "\U0010ffff", "\ufffe",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_no_character_of_a_query_is_an_operator(service: Service, query: str) -> None:
+    own = service.told("the zebra crossing of İstanbul")
+    secret = service.told("secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table")
+    answer = service.search(query, conversation_id=own)
+    assert {result.conversation_id for result in answer.results} <= {own}
+    assert {hit.conversation_id for hit in answer.hits} <= {own}
+    assert not answer.degraded
+    assert list(answer.legs_run) == LEGS
+    anywhere = service.search(query)
+    assert {hit.conversation_id for hit in anywhere.hits} <= {own, secret}
+    assert not anywhere.degraded
+
+
+@pytest.mark.parametrize("query", ["zebra*", "-zebra", "text:zebra", '"zebra', "(zebra", "zebra AND", "zebra\u0301", "\ufeffzebra"])
+def test_the_words_around_an_operator_are_searched_for(service: Service, query: str) -> None:
+    conversation_id = service.told("a zebra")
+    assert service.found(query) == [conversation_id]
+
+
+@pytest.mark.parametrize("word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"])
+def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word: str) -> None:
+    conversation_id = service.told(f"so {word} it was")
+    assert service.found(word) == [conversation_id]
+    assert service.found(word.lower()) == [conversation_id]
+
+
+def test_a_minus_does_not_exclude(service: Service) -> None:
+    conversation_id = service.told("zebra crossing")
+    assert service.found("zebra -crossing NOT crossing") == [conversation_id]
+
+
+def test_ten_thousand_words_are_answered(service: Service) -> None:
+    conversation_id = service.told("word7 word77 word777", *("word1 word2 word3" for _ in range(5)))
+    answer = service.search(" ".join(f"word{n % 1000}" for n in range(6500)))
+    assert answer.results[0].conversation_id == conversation_id
+    assert answer.hits[0].turn_number == 1
+    short = " ".join(f"w{n}" for n in range(10_000))
+    assert service.found(short) == []
+
+
+@pytest.mark.parametrize("query", ["", " ", "\n\t\u2003", "a\0b", "\0", "x" * 65537, "ü" * 32769])
+def test_a_query_that_cannot_be_asked_is_refused(service: Service, query: str) -> None:
+    failure = failure_of(lambda: service.search(query))
+    assert (failure.code, failure.reason, failure.fields) == ("INVALID_ARGUMENT", "INVALID_FIELD", ("query",))
+
+
+def test_the_longest_query_is_answered(service: Service) -> None:
+    conversation_id = service.told("zebra")
+    assert service.found("zebra " + "ü" * 32765) == [conversation_id]
+
+
+def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) -> None:
+    conversation_id = service.told("to be or not to be", "something else entirely")
+    assert service.found("to be or not to be") == [conversation_id]
+    assert service.search("the and").total_matches == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "mark"),
+    [
+        ("我想去北京大学学习", "北京", "北京"),
+        ("我想去北京大学学习", "大学", "大学"),
+        ("我想去北京大学学习", "京", "京"),
+        ("我想去北京大学学习", "北京大学", "北京大学"),
+        ("他喜欢龙井茶", "龙井茶", "龙井茶"),
+        ("今日は天気がいいですね", "天気", "天気"),
+        ("コーヒーを飲みました", "コーヒー", "コーヒー"),
+        ("ｶﾀｶﾅも", "ｶﾀｶﾅ", "ｶﾀｶﾅ"),
+        ("안녕하세요 서울에서 만나요", "서울", "서울"),
+        ("회의는 내일입니다", "회의", "회의"),
+        ("ฉันชอบอาหารไทยมาก", "อาหาร", "อาหาร"),
+        ("Un café très chaud", "cafe", "café"),
+        ("Un cafe tres chaud", "café", "cafe"),
+        ("Un cafe\u0301 chaud", "café", "café"),
+        ("Er wohnt in Köln", "koln", "Köln"),
+        ("Привет, как дела в Москве", "москве", "Москве"),
+        ("Καλημέρα κόσμε", "ΚΌΣΜΕ", "κόσμε"),
+        ("مرحبا بالعالم", "بالعالم", "بالعالم"),
+        ("שלום עולם", "עולם", "עולם"),
+        ("नमस्ते दुनिया", "दुनिया", None),
+        ("Meeting with 北京 team", "北京 team", "北京"),
+        ("order no. 4711-A", "4711", "4711"),
+        ("mail me at ana@example.org", "example.org", "example"),
+    ],
+)
+def test_every_script_is_found(service: Service, text: str, query: str, mark: str | None) -> None:
+    service.told("完全不同的话题", "まったく別の話", "전혀 다른 이야기", "เรื่องอื่น", "something else", "बिल्कुल अलग")
+    conversation_id = service.told(text)
+    answer = service.search(query)
+    assert answer.results[0].conversation_id == conversation_id
+    assert answer.hits[0].conversation_id == conversation_id
+    if mark:
+        assert mark in marked(answer.hits[0].snippet)
+
+
+@pytest.mark.parametrize("query", ["上海", "京北", "学大", "東京タワー", "부산", "ภูเก็ต"])
+def test_characters_that_never_stood_together_are_not_found(service: Service, query: str) -> None:
+    service.told("我想去北京大学学习", "今日は天気がいい", "서울에서 만나요")
+    assert service.found(query) == []
+
+
+@pytest.mark.parametrize("word", ["学生ががく", "서울", "tiếng", "café", "ё"])
+def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, word: str) -> None:
+    composed, decomposed = unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)
+    both = {service.told(composed), service.told(decomposed)}
+    for query in (composed, decomposed):
+        answer = service.search(query)
+        assert {result.conversation_id for result in answer.results} == both
+        assert all(marked(hit.snippet) == [composed] for hit in answer.hits)

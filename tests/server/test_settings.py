@@ -1,0 +1,86 @@
+"""Settings: where each comes from, and what is refused by its name."""
+
+from pathlib import Path
+
+import pytest
+from recollect_server.settings import Settings, WrongSettings
+
+from tests.conftest import Start
+from tests.server.conftest import Connect, failure_of
+
+
+@pytest.mark.parametrize(
+    "listen",
+    [
+        "0.0.0.0:50051", "[::]:50051", "192.168.1.5:50051", "example.org:50051",
+        "127.0.0.1", "127.0.0.1:", ":50051", "", "unix:",
+        "127.0.0.1:70000", "localhost.example.org:1", "127.0.0.1:1,0.0.0.0:2", "dns:///127.0.0.1:5", "[::1]:x", "127.0.0.1:-1",
+        "50051", "127.0.0.1:1\n", "1127.0.0.1:1", "ipv4:0.0.0.0:1", "[::ffff:0.0.0.0]:1",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_not_this_machines_own_is_refused(start_server: Start, listen: str) -> None:
+    with pytest.raises(WrongSettings, match=r"^listen: "):
+        start_server(listen=listen)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("space", "../up"), ("space", ""), ("space", "Up"), ("space", "a/b"), ("durability", "maybe"), ("max_working_turns", 0),
+        ("max_working_turns", 1001), ("max_working_tokens", -1), ("max_message_bytes", 10), ("max_batch_bytes", "much"),
+        ("threads", 0), ("reflection", "perhaps"), ("shutdown_grace", "10"), ("shutdown_grace", "10 s"), ("shutdown_grace", "-1s"),
+        ("shutdown_grace", "1y"), ("shutdown_grace", "9" * 400 + "d"), ("log_level", "loud"),
+        ("log_format", "xml"), ("durabilty", "fsync"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> None:
+    with pytest.raises(WrongSettings, match=rf"^{name}: "):
+        Settings.load(None, {name: value})
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    with pytest.raises(WrongSettings) as refused:
+        Settings.load(None, {"listen": "0.0.0.0:1", "threads": 0, "nonsense": 1})
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["listen", "threads", "nonsense"]
+
+
+def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_text("threads: 3\nspace: from-file\nmax_working_turns: 7\nshutdown_grace: 500ms\n")
+    monkeypatch.setenv("RECOLLECT_THREADS", "4")
+    monkeypatch.setenv("RECOLLECT_SPACE", "from-environment")
+    settings = Settings.load(file, {"threads": 5})
+    assert (settings.threads, settings.space, settings.max_working_turns) == (5, "from-environment", 7)
+    assert (settings.shutdown_grace.total_seconds(), settings.max_working_tokens) == (0.5, 8000)
+
+
+@pytest.mark.parametrize(
+    "text", ["threads: [", "- a list", "just text", "threads: 0", "nonsense: 1", "\x00", "threads: !!python/object:x {}"]
+)
+def test_a_wrong_settings_file_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_text(text)
+    with pytest.raises(WrongSettings):
+        Settings.load(file, {})
+    with pytest.raises(WrongSettings, match="there is no such file"):
+        Settings.load(tmp_path / "nowhere.yaml", {})
+
+
+def test_spaces_never_meet(start_server: Start, connect: Connect) -> None:
+    first = start_server(space="ana")
+    conversation_id = connect(first).told("ana's zebra")
+    first.stop()
+    second = start_server(space="bo")
+    service = connect(second)
+    assert service.found("zebra") == []
+    assert failure_of(lambda: service.get(conversation_id)).reason == "CONVERSATION_NOT_FOUND"
+    assert {path.name for path in second.data_dir.iterdir() if path.is_dir()} == {"ana", "bo"}
+
+
+def test_without_fsync_everything_else_is_the_same(start_server: Start, connect: Connect) -> None:
+    server = start_server(durability="os")
+    conversation_id = connect(server).told("one", "two")
+    server.stop()
+    assert connect(start_server(durability="os")).get(conversation_id).turn_count == 2

@@ -1,0 +1,157 @@
+"""Starting and stopping: ports and sockets, signals, calls under way, folders."""
+
+import re
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from recollect.v1 import conversation_service_pb2
+from recollect_server.services.conversations import Conversations
+from recollect_server.transport.server import CannotListen
+
+from tests.conftest import LOOPBACK, RunningServer, Start
+from tests.server.conftest import Connect, Service, code_of, server_process, user
+
+
+def test_a_watcher_of_health_is_told_that_the_server_stops(server: RunningServer, service: Service) -> None:
+    health: Any = health_pb2_grpc.HealthStub(service.channel)
+    watch = health.Watch(health_pb2.HealthCheckRequest())
+    assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    watch.cancel()
+    stopping.join(30)
+    assert not stopping.is_alive()
+
+
+class Held:
+    """A service method that waits in the middle of a call until a test lets it go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        append = Conversations.append
+
+        def held(*arguments: Any, **named: Any) -> Any:
+            self.entered.set()
+            assert self.go_on.wait(30)
+            return append(*arguments, **named)
+
+        monkeypatch.setattr(Conversations, "append", held)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    holding = Held(monkeypatch)
+    yield holding
+    holding.go_on.set()
+
+
+def test_a_stop_finishes_the_call_under_way(start_server: Start, connect: Connect, held: Held) -> None:
+    server = start_server(shutdown_grace="30s")
+    service = connect(server)
+    conversation_id = service.create().id
+    call = service.conversations.AppendTurn.future(
+        conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user("in time")])
+    )
+    ended = threading.Event()
+    call.add_done_callback(lambda _: ended.set())
+    assert held.entered.wait(30)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    health: Any = health_pb2_grpc.HealthStub(service.channel)
+    while code_of(lambda: health.Check(health_pb2.HealthCheckRequest())) == "OK":
+        pass  # until it takes no new calls
+    assert not ended.wait(0.2), "the call was cut off"
+    held.go_on.set()
+    assert call.result(30).turn_number == 1
+    stopping.join(30)
+    assert not stopping.is_alive()
+    again = connect(start_server())
+    assert [message.content for message in again.load(conversation_id).messages] == ["in time"]
+
+
+def test_a_stopped_server_frees_its_folder_and_its_port(server: RunningServer, start_server: Start, connect: Connect) -> None:
+    connect(server).told("one")
+    server.stop()
+    again = start_server(listen=server.target)
+    assert again.target == server.target
+    assert len(connect(again).listed().conversations) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with server_process(tmp_path / "data") as (process, target):
+        service = Service(target)
+        conversation_id = service.told("kept")
+        service.channel.close()
+        process.send_signal(number)
+        assert process.wait(30) == 0
+    assert not (tmp_path / "data" / "default" / "conversations" / "conversations.db-wal").exists()
+    with server_process(tmp_path / "data") as (_, target):
+        service = Service(target)
+        assert service.get(conversation_id).message_count == 1
+        service.channel.close()
+
+
+def test_a_killed_server_has_kept_what_it_acknowledged_and_starts_again(tmp_path: Path) -> None:
+    with server_process(tmp_path / "data") as (process, target):
+        service = Service(target)
+        conversation_id = service.told(*(f"zebra {number}" for number in range(20)))
+        process.send_signal(signal.SIGKILL)
+        service.channel.close()
+        assert process.wait(30) == -signal.SIGKILL
+    with server_process(tmp_path / "data") as (_, target):
+        service = Service(target)
+        assert [message.content for message in service.load(conversation_id).messages] == [
+            f"zebra {number}" for number in range(20)
+        ]
+        assert service.search("zebra", limit=100).hits[0].conversation_id == conversation_id
+        assert service.append(conversation_id, user("more")).turn_number == 21
+        service.channel.close()
+
+
+def test_a_port_in_use_is_refused_with_a_sentence_and_nothing_is_left_running(start_server: Start, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        address = f"{LOOPBACK}:{taken.getsockname()[1]}"
+        with pytest.raises(CannotListen, match=rf"cannot listen on {re.escape(address)}: another program listens there"):
+            start_server(listen=address, data_dir=tmp_path / "other")
+    assert start_server(listen=address, data_dir=tmp_path / "other").target == address
+
+
+def test_two_servers_never_share_a_port(server: RunningServer, start_server: Start, tmp_path: Path) -> None:
+    with pytest.raises(CannotListen):
+        start_server(listen=server.target, data_dir=tmp_path / "other")
+
+
+def test_a_server_on_a_unix_socket(start_server: Start, connect: Connect, tmp_path: Path) -> None:
+    listen = f"unix:{tmp_path / 's'}"
+    server = start_server(listen=listen)
+    assert server.target == listen
+    assert connect(server).create("cli").channel == "cli"
+    server.stop()
+    assert len(connect(start_server(listen=listen)).listed().conversations) == 1
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.9.9.9:0"])
+def test_loopback_addresses_are_listened_on(start_server: Start, connect: Connect, listen: str) -> None:
+    assert connect(start_server(listen=listen)).create().channel == "web"
+
+
+def test_a_caller_that_gives_up_costs_nothing_but_its_own_answer(service: Service, held: Held) -> None:
+    conversation_id = service.create().id
+    request = conversation_service_pb2.AppendTurnRequest(conversation_id=conversation_id, messages=[user("once")], request_id="r1")
+    call = service.conversations.AppendTurn.future(request)
+    assert held.entered.wait(30)
+    call.cancel()
+    held.go_on.set()
+    again = service.conversations.AppendTurn(request)
+    assert again.messages[0].sequence == 2
+    assert service.get(conversation_id).message_count == 1

@@ -1,0 +1,127 @@
+"""Start-up after a crash in the middle of a write: what was written last is whole or not there, and the rest survives."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.repair import mend
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user
+
+QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
+
+
+@contextmanager
+def one_transcript(service: Service, server: RunningServer, tmp_path: Path, *batches: int) -> Iterator[tuple[Path, Path, bytes]]:
+    """A folder with nothing but a transcript that was written in batches of so many messages, and its bytes."""
+    conversation_id = service.create().id
+    for number, count in enumerate(batches):
+        service.append(conversation_id, user(f"batch {number} 🦓"), *(agent(f"answer {n}") for n in range(count - 1)))
+    server.stop()
+    whole = transcript(server, conversation_id).read_bytes()
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    path = folder / f"{conversation_id}.jsonl"
+    yield path, folder / f"{conversation_id}.jsonl.torn", whole
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_a_tail_cut_at_any_byte_costs_the_last_batch_and_nothing_else(
+    service: Service, server: RunningServer, tmp_path: Path, last: int
+) -> None:
+    with one_transcript(service, server, tmp_path, 2, 1, last) as (path, torn, whole):
+        lines = whole.splitlines(keepends=True)
+        start = len(b"".join(lines[:-last]))
+        for cut in range(start, len(whole) + 1):
+            path.write_bytes(whole[:cut])
+            torn.unlink(missing_ok=True)
+            mended = mend(path, torn)
+            if cut >= len(whole) - 1:  # whole, or nothing but the last newline is gone
+                assert mended is None
+                assert path.read_bytes() == whole
+            else:
+                assert path.read_bytes() == whole[:start]
+                assert (mended.bytes_cut if mended else 0) == cut - start
+                assert (torn.read_bytes() if torn.exists() else b"") == whole[start:cut]
+            assert mend(path, torn) is None
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_any_byte_of_the_last_batch_that_went_bad_costs_that_batch_and_nothing_else(
+    service: Service, server: RunningServer, tmp_path: Path, last: int
+) -> None:
+    """The pages of one write reach the disk in any order: a batch is whole or it is not there."""
+    with one_transcript(service, server, tmp_path, 2, 1, last) as (path, torn, whole):
+        start = len(b"".join(whole.splitlines(keepends=True)[:-last]))
+        for place in range(start, len(whole) - 1, 3):
+            damaged = bytearray(whole)
+            damaged[place] ^= 4
+            path.write_bytes(damaged)
+            torn.unlink(missing_ok=True)
+            assert mend(path, torn) is not None
+            assert (path.read_bytes(), torn.read_bytes()) == (whole[:start], bytes(damaged[start:]))
+
+
+def test_a_damaged_batch_with_a_good_one_behind_it_stays(service: Service, server: RunningServer, tmp_path: Path) -> None:
+    with one_transcript(service, server, tmp_path, 1, 3, 2) as (path, torn, whole):
+        for number in range(5):
+            lines = whole.splitlines(keepends=True)
+            lines[number] = lines[number].replace(b"crc", b"CRC")
+            path.write_bytes(b"".join(lines))
+            assert mend(path, torn) is None
+            assert path.read_bytes() == b"".join(lines)
+            assert [line.sequence for line in scan(path) if line.entry is None] == [number + 1]
+
+
+def test_torn_tails_gather_and_none_is_lost(service: Service, server: RunningServer, start_server: Start, connect: Connect) -> None:
+    conversation_id = service.told("one")
+    running = server
+    for number in range(3):
+        running.stop()
+        with transcript(running, conversation_id).open("ab") as file:
+            file.write(b"half %d" % number)
+        running = start_server()
+        assert running.app.recovered.bytes_cut == 6
+        connect(running).append(conversation_id, user(f"more {number}"))
+    path = transcript(running, conversation_id)
+    assert path.with_name(path.name + ".torn").read_bytes() == b"half 0half 1half 2"
+    assert [message.content for message in connect(running).load(conversation_id).messages] == ["one", "more 0", "more 1", "more 2"]
+
+
+@pytest.mark.parametrize("index_lost", [False, True])
+@pytest.mark.parametrize("part", [0.0, 0.4, 1.0])
+def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, index_lost: bool, part: float
+) -> None:
+    conversation_id = service.told("one zebra", "two zebra")
+    other = service.told("three zebra")
+    before = answers(service, QUERIES)
+    service.append(conversation_id, user("lost zebra"), agent("lost too"), request_id="r1")
+    server.stop()
+    path = transcript(server, conversation_id)
+    whole = path.read_bytes()
+    last_two = len(b"".join(whole.splitlines(keepends=True)[-2:]))
+    path.write_bytes(whole[: len(whole) - last_two + int(part * (last_two - 2))])
+    if index_lost:
+        delete_index(server)
+    again = connect(start_server())
+    assert answers(again, QUERIES) == before
+    stored = again.append(conversation_id, user("lost zebra"), agent("lost too"), request_id="r1")
+    assert (stored.duplicate, stored.turn_number, stored.messages[0].sequence) == (False, 3, 4)
+    assert again.get(other).turn_count == 1
+
+
+def test_a_lost_newline_is_restored(service: Service, server: RunningServer, start_server: Start, connect: Connect) -> None:
+    conversation_id = service.told("one", "two")
+    before = answers(service, ["two"])
+    server.stop()
+    path = transcript(server, conversation_id)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    again = start_server()
+    assert path.read_bytes() == whole
+    assert again.app.recovered.bytes_cut == 0
+    assert answers(connect(again), ["two"]) == before
