@@ -33,9 +33,9 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.recovery import recover, unheard
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
+from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.transcript.files import TranscriptFolder

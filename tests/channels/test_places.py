@@ -1,7 +1,7 @@
 """Every channel finds its conversation by a rule of its own."""
 
 import pytest
-from recollect_server.services import routes
+from recollect_server.services.space import routes
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start

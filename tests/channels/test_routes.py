@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
-from recollect_server.services import routes
-from recollect_server.services.behind import Behind
-from recollect_server.services.lines import encoded, folded_over
-from recollect_server.services.routes import Routes
+from recollect_server.services.space import routes
+from recollect_server.services.space.behind import Behind
+from recollect_server.services.space.lines import encoded, folded_over
+from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.record import Entry, encode
 from ulid import ULID

@@ -7,9 +7,9 @@ import pytest
 from recollect import Client, Message
 from recollect_server.cli.folder import shown
 from recollect_server.domain.time import system_clock
-from recollect_server.services.backing_up import back_up, restore
-from recollect_server.services.recovery import rebuild, recover
-from recollect_server.services.verification import verify
+from recollect_server.services.upkeep.backing_up import back_up, restore
+from recollect_server.services.upkeep.recovery import rebuild, recover
+from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 from tests.conftest import RunningServer

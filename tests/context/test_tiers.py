@@ -6,7 +6,7 @@ import apsw
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.services.tails import Tails
+from recollect_server.services.space.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.tier_log import Transition
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.domain.time import system_clock
-from recollect_server.services.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 Digest = dict[str, list[tuple[object, ...]]]

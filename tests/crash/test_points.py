@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, RecollectError
-from recollect_server.services.recovery import Recovered
+from recollect_server.services.upkeep.recovery import Recovered
 from recollect_server.storage.points import POINTS
 
 from tests.channels.conftest import Post, home

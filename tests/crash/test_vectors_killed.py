@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.services.recovery import unheard
-from recollect_server.services.verification import verify
+from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.vectors import checking as vectors

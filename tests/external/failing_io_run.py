@@ -8,8 +8,8 @@ from recollect_server.domain.external import Trust
 from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.recovery import recover, unheard
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
+from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 

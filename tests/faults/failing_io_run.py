@@ -20,8 +20,8 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.recovery import recover, unheard
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
+from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 

@@ -36,6 +36,13 @@ def as_anybody() -> Iterator[None]:
             os.seteuid(0)
 
 
+def let_in(folder: Path) -> None:
+    """Lets anybody into a folder of a test, as far up as it is the test's own."""
+    while not folder.stat().st_mode & 0o001:
+        folder.chmod(folder.stat().st_mode | 0o077)
+        folder = folder.parent
+
+
 def said(kind: type[Exception], call: Callable[[], object]) -> str:
     """What the exception says."""
     with pytest.raises(kind) as raised:
@@ -46,8 +53,7 @@ def said(kind: type[Exception], call: Callable[[], object]) -> str:
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
     """A folder that may be read and not written."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(folder.stat().st_mode | 0o055)
+    let_in(tmp_path)
     folder = tmp_path / "sealed"
     folder.mkdir(0o555)
     return folder
@@ -62,8 +68,7 @@ def test_a_folder_without_permission(start_server: Start, sealed: Path) -> None:
 
 def test_a_data_folder_a_part_of_which_is_not_this_users(start_server: Start, server: RunningServer) -> None:
     server.stop()
-    for folder in (server.data_dir, *server.data_dir.parents[:3]):
-        folder.chmod(0o777)
+    let_in(server.data_dir)
     server.data_dir.joinpath("recollect.lock").chmod(0o666)
     server.folder.parent.chmod(0o500)
     with as_anybody():

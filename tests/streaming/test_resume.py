@@ -9,7 +9,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.jobs import update_pruner
 from recollect_server.jobs.update_pruner import UpdatePruner
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.storage.index.file import NAME, remove_files
 

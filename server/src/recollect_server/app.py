@@ -28,20 +28,20 @@ from recollect_server.services.channels.commands import Commands
 from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
-from recollect_server.services.compaction import Compaction
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.naming import Naming
+from recollect_server.services.notes.compaction import Compaction
+from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
-from recollect_server.services.recovery import Progress, Recovered, recover, unheard
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
+from recollect_server.services.upkeep.recovery import Progress, Recovered, recover, unheard
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings

@@ -8,8 +8,8 @@ import click
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import set_up_logs_of_a_command
-from recollect_server.services.backing_up import CannotCopy
-from recollect_server.services.recovery import Progress
+from recollect_server.services.upkeep.backing_up import CannotCopy
+from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder
 

@@ -10,7 +10,7 @@ from recollect_server.cli.folder import alone, folder_of, said_plainly, shown
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
-from recollect_server.services import recovery
+from recollect_server.services.upkeep import recovery
 
 
 @click.command()

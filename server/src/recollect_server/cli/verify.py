@@ -7,7 +7,7 @@ import click
 
 from recollect_server.cli.folder import alone, folder_of, list_problems, said_plainly, shown
 from recollect_server.cli.options import load_settings, with_settings
-from recollect_server.services.verification import verify as verify_all
+from recollect_server.services.upkeep.verification import verify as verify_all
 
 
 @click.command()

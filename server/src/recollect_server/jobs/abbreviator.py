@@ -13,7 +13,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
-from recollect_server.services.naming import Outcome
+from recollect_server.services.notes.naming import Outcome
 from recollect_server.storage.index.note_queue import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")
@@ -26,7 +26,7 @@ _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
 
 class Task(Protocol):
-    """A kind of notes that conversations wait for: `services.naming.Naming`, `services.compaction.Compaction`."""
+    """A kind of notes that conversations wait for: `services.notes.naming.Naming`, `services.notes.compaction.Compaction`."""
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that wait. Raises IndexUnavailable."""

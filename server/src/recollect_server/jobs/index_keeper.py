@@ -1,8 +1,8 @@
 """Brings the index up to the transcripts while the server runs, whenever it fell behind or was lost."""
 
 from recollect_server.jobs.loop import Loop
-from recollect_server.services.repairing import repair
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
+from recollect_server.services.upkeep.repairing import repair
 
 _SECONDS = 1.0
 _MOST_SECONDS = 30.0  # between two tries of an index that still refuses

@@ -7,7 +7,7 @@ import structlog
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.updates import LOGS
 
 log = structlog.get_logger("recollect.updates")

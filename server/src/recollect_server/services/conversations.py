@@ -20,9 +20,9 @@ from recollect_server.domain.errors import ConversationReadOnly, InvalidField, S
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
-from recollect_server.services.head import Head, RequestKey, placed
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
-from recollect_server.services.space import Space
+from recollect_server.services.space.head import Head, RequestKey, placed
+from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.removal import Removed

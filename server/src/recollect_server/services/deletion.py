@@ -17,7 +17,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.points import reach

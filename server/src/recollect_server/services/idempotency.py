@@ -15,9 +15,9 @@ import orjson
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.catching_up import folded, read_unindexed
-from recollect_server.services.head import Head, RequestKey
-from recollect_server.services.space import Space
+from recollect_server.services.space.catching_up import folded, read_unindexed
+from recollect_server.services.space.head import Head, RequestKey
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.reader import Line, messages_of, read_lines, scan
 

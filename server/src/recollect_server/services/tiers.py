@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from recollect_server.domain.context import Context, Tier
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.tier_log import Transition
 
 _MOST = 20_000  # conversations that are hot or warm; of more the one that was touched longest ago is cold

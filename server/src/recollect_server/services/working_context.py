@@ -11,9 +11,9 @@ from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.catching_up import read_unindexed
-from recollect_server.services.head import Head
-from recollect_server.services.space import Space
+from recollect_server.services.space.catching_up import read_unindexed
+from recollect_server.services.space.head import Head
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.transcript.reader import damaged_between, messages_of, read_lines

@@ -18,8 +18,8 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.deletion import DELETE_ANCHORS
-from recollect_server.services.head import Head, RequestKey
-from recollect_server.services.space import Space
+from recollect_server.services.space.head import Head, RequestKey
+from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import turns_of
 
 log = structlog.get_logger("recollect.commands")

@@ -7,7 +7,7 @@ import structlog
 
 from recollect_server.domain.bucket import Buckets
 from recollect_server.domain.errors import IndexUnavailable, RateLimited
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 
 log = structlog.get_logger("recollect.flood")
 

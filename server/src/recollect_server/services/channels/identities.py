@@ -13,9 +13,9 @@ from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused, StorageUnavailable
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
-from recollect_server.services.head import RequestKey
 from recollect_server.services.idempotency import key_of
-from recollect_server.services.space import Space
+from recollect_server.services.space.head import RequestKey
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.transcript.ledger import Ledger
 

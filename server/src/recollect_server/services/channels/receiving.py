@@ -34,10 +34,10 @@ from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
-from recollect_server.services.head import RequestKey, placed
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, lines_then
-from recollect_server.services.locks import StripedLocks
-from recollect_server.services.space import Committed, Space
+from recollect_server.services.space.head import RequestKey, placed
+from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.space import Committed, Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.reader import contents_of, messages_of

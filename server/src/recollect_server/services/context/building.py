@@ -13,9 +13,9 @@ from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
-from recollect_server.services.head import Head
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.space import Space
+from recollect_server.services.space.head import Head
+from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS = 600  # of all anchors: the surest come first

@@ -8,7 +8,7 @@ from recollect_server.domain.relevance import says_little
 from recollect_server.services.context.own import Asked
 from recollect_server.services.recall.candidates import gather
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index

@@ -27,9 +27,9 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
 from recollect_server.services.external.store import CommunicationStore, Written
-from recollect_server.services.head import RequestKey
 from recollect_server.services.idempotency import find_known, key_of
-from recollect_server.services.locks import StripedLocks
+from recollect_server.services.space.head import RequestKey
+from recollect_server.services.space.locks import StripedLocks
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication
 
 PageEnd = tuple[int, str]

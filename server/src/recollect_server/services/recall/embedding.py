@@ -19,7 +19,7 @@ from recollect_server.inference.embedder import CannotEmbed, Embedder, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import VectorsDamaged, VectorsUnavailable

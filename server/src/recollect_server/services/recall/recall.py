@@ -17,7 +17,7 @@ from recollect_server.services.recall.candidates import (
 )
 from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.showing import Showing
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Turns, turns_of
 from recollect_server.storage.index.conversations import Filter, Stored

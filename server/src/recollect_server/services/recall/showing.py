@@ -9,7 +9,7 @@ from recollect_server.domain.snippets import LENGTH, has_match, plain, snippet
 from recollect_server.domain.text import composed, sentences
 from recollect_server.inference.embedder import CannotEmbed
 from recollect_server.services.recall.meaning import Scans
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.turns import Place

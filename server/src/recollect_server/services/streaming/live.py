@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
 from recollect_server.services.streaming.snapshot import Snapshots

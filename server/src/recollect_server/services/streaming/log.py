@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.update import Deleted, Update, Updated
-from recollect_server.services.space import Space
+from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
 from recollect_server.storage.index.index import Index

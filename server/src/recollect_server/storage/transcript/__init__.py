@@ -8,8 +8,9 @@ and `requestHash`; the lines of a batch carry `"batch":[i,n]`, so that a batch w
 A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and others) have the same lines.
 
 `files` knows the folder, `record` (with `fields` and `external_record`) turns an entry into a line and back, `writer` appends,
-`reader` reads, `repair` mends a tail after a crash. `ledger` is a file of lines that no conversation has; `received` what is kept
-there of deliveries, `anchors` the one ledger that is written anew where something is to be forgotten.
+`reader` reads, `repair` mends a tail after a crash, `soundness` says what is wrong with a file. `ledger` is a file of lines that no
+conversation has; `received` what is kept there of deliveries, `anchors` the one ledger that is written anew where something is to
+be forgotten.
 
 `index` imports it for what a line says; it imports nothing of `index`.
 """

@@ -12,7 +12,7 @@ from typing import TypeVar
 from recollect_server.domain.conversation import Content, Continued, Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.routing import Place, place_of
-from recollect_server.services.behind import Behind
+from recollect_server.services.space.behind import Behind
 from recollect_server.storage.index.index import Index
 
 K = TypeVar("K")

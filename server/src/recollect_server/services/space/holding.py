@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from recollect_server.domain.message import Message
-from recollect_server.services.head import Head, RequestKey
+from recollect_server.services.space.head import Head, RequestKey
 
 log = structlog.get_logger("recollect.holding")
 

@@ -11,9 +11,9 @@ import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.catching_up import IndexAhead, catch_up, forget_anchors_again
 from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.services.external.catching_up import bring_up as bring_up_external
+from recollect_server.services.space.catching_up import IndexAhead, catch_up, forget_anchors_again
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach

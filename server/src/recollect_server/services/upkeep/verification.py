@@ -8,11 +8,10 @@ from recollect_server.domain.conversation import AnchorSet, Continued, Conversat
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
-from recollect_server.services.catching_up import folded
 from recollect_server.services.external.checking import check as check_external
 from recollect_server.services.recall.embedding import text_of
-from recollect_server.services.recovery import Progress
-from recollect_server.services.soundness import look_through
+from recollect_server.services.space.catching_up import folded
+from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
@@ -22,6 +21,7 @@ from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
 from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.received import forgotten_deliveries
+from recollect_server.storage.transcript.soundness import look_through
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS

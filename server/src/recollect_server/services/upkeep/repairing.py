@@ -8,10 +8,10 @@ from collections.abc import Callable
 import structlog
 
 from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.catching_up import catch_up, forget_anchors_again
 from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.external import catching_up as external
-from recollect_server.services.space import Space
+from recollect_server.services.space.catching_up import catch_up, forget_anchors_again
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 

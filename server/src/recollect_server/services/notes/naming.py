@@ -16,8 +16,8 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
-from recollect_server.services.catching_up import read_unindexed
-from recollect_server.services.space import Space
+from recollect_server.services.space.catching_up import read_unindexed
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.note_queue import Waiting
 from recollect_server.storage.points import reach
 

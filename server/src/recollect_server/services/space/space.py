@@ -18,14 +18,14 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
-from recollect_server.services.behind import Behind
-from recollect_server.services.catching_up import IndexAhead, catch_up, not_there, read_unindexed
-from recollect_server.services.head import Head, RequestKey, placed
-from recollect_server.services.holding import Batch, Holding, Stuck
-from recollect_server.services.lines import encoded, folded_over
-from recollect_server.services.locks import StripedLocks
-from recollect_server.services.routes import Routes
-from recollect_server.services.tails import Tails
+from recollect_server.services.space.behind import Behind
+from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
+from recollect_server.services.space.head import Head, RequestKey, placed
+from recollect_server.services.space.holding import Batch, Holding, Stuck
+from recollect_server.services.space.lines import encoded, folded_over
+from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.tails import Tails
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.anchors import AnchorFile

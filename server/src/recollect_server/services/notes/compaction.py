@@ -9,8 +9,8 @@ from collections.abc import Callable
 from recollect_server.domain.conversation import Compressed
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.inference.language_model import LanguageModel
-from recollect_server.services.naming import Material, Outcome, read_material
-from recollect_server.services.space import Space
+from recollect_server.services.notes.naming import Material, Outcome, read_material
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.note_queue import Waiting
 from recollect_server.storage.points import reach
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from recollect_server.services.recovery import Progress
+from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
 from recollect_server.storage.transcript.ledger import LEDGERS
 from recollect_server.storage.transcript.reader import scan
