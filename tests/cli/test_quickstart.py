@@ -27,16 +27,6 @@ def test_the_quickstart_begins_a_conversation_names_it_and_finds_it_again(server
     assert "[logs]" in found
 
 
-def test_the_quickstart_says_what_a_server_answers_that_cannot_write(server: Any) -> None:
-    server.folder.rename(server.folder.with_name("away"))
-    server.folder.write_text("a file is where its folder was")
-    result = quickstart(server.target)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "the transcript cannot be written" in result.stderr
-    assert "recollect-server serve" not in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_the_quickstart_says_how_to_start_a_server_where_none_is() -> None:
     result = quickstart("127.0.0.1:1")
     assert (result.returncode, result.stdout) == (1, "")

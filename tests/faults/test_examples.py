@@ -19,4 +19,5 @@ def test_an_example_tells_a_server_that_cannot_write_from_none(name: str, server
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert result.returncode == 1
     assert result.stderr.startswith("The server answers, and refuses: ")
+    assert "the transcript cannot be written" in result.stderr
     assert "No server answers" not in result.stderr

@@ -12,9 +12,10 @@ from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
 from recollect_server.storage.index.file import NAME, remove_files
+from recollect_server.transport import streams
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.server.conftest import at_once, delete_index, failure_of
+from tests.server.conftest import at_once, delete_index, failure_of, user
 from tests.streaming.conftest import Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
@@ -50,6 +51,19 @@ def test_a_subscriber_that_drops_sees_what_it_missed_and_goes_on(subscribe: Subs
     assert one.kinds() == whole.kinds()
     assert one.messages() == ["One", "Two", "Noted.", "Three", "Noted."]
     assert [bool(it.reset) for it in one.updates if it.reset] == []
+
+
+def test_one_that_comes_back_is_not_told_that_it_has_all_before_it_has(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rest in ("_REST", "_REST_OF_A_STREAM", "_LONGEST_REST"):
+        monkeypatch.setattr(streams, rest, 0.5)  # so that what comes next is heard late
+    one = subscribe().ready()
+    name = service.told("One")
+    seen = one.until_count("conversation_updated", 1) and one.cursor
+    service.append(name, user("Two"))
+    late = subscribe(cursor=seen).ready()
+    assert [it.WhichOneof("kind") for it in late.updates] == ["conversation_updated", "heartbeat"]
 
 
 def test_it_does_so_across_a_restart(subscribe: Subscribe, start_server: Start, record: Record) -> None:
@@ -101,8 +115,9 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     names = [service.create().id for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: [service.turn(names[n % 4], f"{n}") for _ in range(5)], range(8)))
-    late = subscribe(cursor=whole.updates[1].cursor, max_batch=3).ready()
-    whole.until_count("conversation_updated", 40)
+    late = subscribe(cursor=whole.updates[1].cursor, max_batch=3)
+    for one in (whole, late):
+        one.until_count("conversation_updated", 40)
     assert late.kinds() == whole.kinds()[2:]
 
 

@@ -25,6 +25,7 @@ _POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 _RING_BYTES = 32 << 20
 _RING_ENTRIES = 50_000
 _PART = 500  # changes read from the index at once
+_LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two calls
 
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
@@ -111,7 +112,9 @@ class UpdateLog:
         self.space = space
         self.encode = encode
         self.drafts = drafts
-        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        guard = threading.RLock()  # guards everything below; nothing slow happens under it
+        self._changed = threading.Condition(guard)  # what `advance` waits for
+        self._grown = threading.Condition(guard)  # what `settle` waits for
         self._inbox: deque[tuple[int, object]] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
         self._renewed = False
@@ -157,6 +160,13 @@ class UpdateLog:
         """Lets `advance` return now."""
         with self._changed:
             self._changed.notify()
+
+    def settle(self) -> None:
+        """Waits until everything that was acknowledged before is behind some position here. Raises IndexUnavailable."""
+        index = self._index
+        end = index.last_cursor()
+        with self._changed:
+            self._grown.wait_for(lambda: self._latest >= end or self._index is not index, _LONGEST_REST)
 
     def advance(self, timeout: float) -> News:
         """Waits for news, makes updates of them, and says what they are about. Nothing after so many seconds."""
@@ -248,6 +258,7 @@ class UpdateLog:
             self._ring_bytes = sum(len(entry.data) for entry in self._ring)
             self._answered = None
         self._latest = new[-1].cursor
+        self._grown.notify_all()
         self._ring += new
         self._ring_bytes += sum(len(entry.data) for entry in new)
         while self._ring_bytes > _RING_BYTES or len(self._ring) > _RING_ENTRIES:
@@ -271,6 +282,7 @@ class UpdateLog:
             self._renewed = True
             self._hurry()
             self._changed.notify()
+            self._grown.notify_all()
         index.listen(partial(self._hear, index))
 
     def _hurry(self) -> None:

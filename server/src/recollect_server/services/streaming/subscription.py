@@ -79,5 +79,5 @@ class Subscription:
             return None
         if position.cursor > index.given_out():
             raise InvalidField.of("cursor", "was not given out yet")
-        index.last_cursor()  # waits for what was acknowledged
+        self._log.settle()  # else it would be told that it has missed nothing
         return position if index.changes(position.cursor, 0, (), ()).whole else None
