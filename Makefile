@@ -18,8 +18,9 @@ help:
 serve: $(VENV)/.served
 	@exec $(VENV)/bin/recollect-server serve $(ARGS)
 
+# The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says.
 test: $(VENV)/.tested
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 bench: $(VENV)/.tested
 	$(VENV)/bin/python -m bench $(ARGS)

@@ -78,6 +78,11 @@ Start = Callable[..., RunningServer]
 """What the fixture `start_server` is: it takes settings by their names."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: a third of the time a test waits for a disk, a port or another process."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long tests, which say that they may take longer than others, come first: at the end no worker waits for another."""
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)

@@ -8,7 +8,7 @@ import pytest
 from recollect import Client
 
 from bench import __main__ as every
-from bench import context, corpus, drops, load, meaning, recall, receive, search, start, stream
+from bench import context, corpus, drops, meaning, recall, receive, search, start, stream
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
 from tests.conftest import RunningServer
@@ -91,11 +91,6 @@ def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "60 messages: Search p50" in capsys.readouterr().out
 
 
-def test_load_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    load.main(["--turns", "1", "30", "--calls", "5", "--rounds", "1"])
-    assert "30 turns: Load of " in capsys.readouterr().out
-
-
 def test_start_runs(capsys: pytest.CaptureFixture[str]) -> None:
     start.main(["--conversations", "3", "--rounds", "1"])
     assert "3 conversations, indexed" in capsys.readouterr().out
@@ -125,7 +120,7 @@ def test_meaning_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 TINY = {
     "append": "--rounds 1 --calls 64 --callers 1 2",
-    "load": "--rounds 1 --calls 5 --turns 1 5",
+    "load": "--rounds 1 --calls 5 --turns 1 30",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
     "soak": "--appends 20 --conversations 4",
     "crash": "--rounds 1 --power-loss 3",
