@@ -1,9 +1,8 @@
 """The threads that run handlers. A call takes one only when its request is there.
 
 grpcio gives a call a thread as soon as it begins, and that thread waits for the request: a caller that is slow to send, or sends
-nothing, holds it, and a few such callers hold all. It also costs every call two changes of thread. So the request is asked for
-here, by the same means as grpcio's own, and the call waits for it without a thread. These means are private to grpcio: one that has
-them no more gets its threads as it asks for them.
+nothing, holds it, and a few such callers hold all. So the request is asked for here, by the same means as grpcio's own, and the
+call waits for it without a thread. These means are private to grpcio: one that has them no more gets threads as it asks for them.
 """
 
 import threading
