@@ -1,8 +1,10 @@
 """What is remembered of the index's answers never stands in the way of what was said since."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 
+import apsw
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
@@ -10,6 +12,7 @@ from recollect_server.services.space import routes
 from recollect_server.services.space.behind import Behind
 from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.routes import Routes
+from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.record import Entry, encode
 from ulid import ULID
@@ -17,6 +20,7 @@ from ulid import ULID
 from tests.channels.conftest import ALEX, Post, home
 from tests.conftest import RunningServer
 from tests.server.conftest import agent, failure_of, transcript
+from tests.waiting import until
 
 Start = Callable[..., RunningServer]
 Reach = Callable[[RunningServer], Post]
@@ -144,3 +148,21 @@ def test_an_id_that_somebody_wrote_into_a_transcript_is_known_once_it_was_read(s
     assert failure_of(lambda: post.append(older, agent("Yes."))).reason == "STORAGE_UNAVAILABLE"
     assert post.get(older).message_count == 2
     assert home(post.mail("Red ones, then", "<d@mail>", "<sent@agent>")) == older
+
+
+def test_what_an_index_said_that_was_lost_is_asked_of_the_next(start_server: Start, reach: Reach) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("email", "alex@example.org")
+    first = home(post.mail("The roof", "<a@mail>"))
+    server.stop()
+    server = start_server()
+    post = reach(server)
+    connection = apsw.Connection(str(server.folder / NAME))
+    connection.set_busy_timeout(5000)
+    connection.execute("DELETE FROM mail")
+    connection.close()
+    assert home(post.mail("Which tiles?", "<b@mail>", "<a@mail>")) != first  # as the index says
+    (server.folder / NAME).unlink()
+    more = count()
+    until(lambda: home(post.mail("Red ones?", f"<{next(more)}@mail>", "<a@mail>")) == first)

@@ -40,9 +40,11 @@ class CallPool(ThreadPoolExecutor):
         done: Future[Any] = Future()
 
         def run() -> None:
-            self._leave()
-            fn(*args[:at], lambda: _request_of(event, state), *args[at + 1 :], **kwargs)
-            done.set_result(None)
+            try:
+                self._leave()
+                fn(*args[:at], lambda: _request_of(event, state), *args[at + 1 :], **kwargs)
+            finally:
+                done.set_result(None)
 
         def received(batch: Any) -> Any:
             told = arrived(batch)

@@ -206,6 +206,7 @@ class Space:
             self.index = index
             self._heads.clear()
             self.anchors.changed()
+            self.routes.changed()
             self.on_index(index)
 
     def close_index(self) -> None:
