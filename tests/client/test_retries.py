@@ -94,7 +94,7 @@ def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Wa
         client.conversations.get(CONVERSATION)
     left = [seen.time_remaining for seen in scripted.seen]
     assert len(left) > 3
-    assert left[-1] < 0.3 < left[0] <= 0.6
+    assert left[-1] < 0.3 < left[0] <= 0.601  # gRPC sends whole milliseconds, rounded up
 
 
 def test_a_call_that_hangs_ends_at_its_own_time_out(scripted: Scripted, scripted_client: recollect.Client) -> None:
