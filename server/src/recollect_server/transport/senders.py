@@ -68,6 +68,7 @@ class Senders:
         self._ready: deque[Scheduled] = deque()
         self._senders: set[Sender] = set()
         self._stopping = self._impatient = False
+        self._ended = threading.Event()
         with self._changed:
             for _ in range(_MOVING):
                 self._start()
@@ -103,6 +104,7 @@ class Senders:
             self._changed.notify_all()
             while self._senders:
                 self._changed.wait()
+        self._ended.set()
         self._watchdog.join()
 
     def _start(self) -> None:
@@ -141,10 +143,8 @@ class Senders:
         return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > _MOVING
 
     def _watch(self) -> None:
-        while True:
+        while not self._ended.wait(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK):
             with self._changed:
-                if self._stopping and not self._senders:
-                    return
                 now = time.monotonic()
                 blocked = sorted((s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since)
                 moving = len(self._senders) - len(blocked)
@@ -158,4 +158,3 @@ class Senders:
             for stream in stuck:
                 if stream is not None:
                     stream.cancel()
-            time.sleep(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK)
