@@ -3,6 +3,7 @@
 import difflib
 import re
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -120,6 +121,8 @@ class Settings(BaseSettings):
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
         """The settings in force. Raises WrongSettings, which names each that is wrong."""
+        if config is not None and not config.is_file():
+            raise WrongSettings(f"{config}: there is no such file: name another with --config")
         try:
             return _with_file(config)(**flags)
         except ValidationError as error:
@@ -153,10 +156,9 @@ def _said(error: Any) -> str:
     return f"{said} (it is {error['input']!r})"
 
 
+@cache
 def _with_file(config: Path | None) -> type[Settings]:
-    """The settings' class with this YAML file as a source."""
-    if config is not None and not config.is_file():
-        raise WrongSettings(f"{config}: there is no such file: name another with --config")
+    """The settings' class with this YAML file as a source, which is read whenever one is made."""
 
     class WithFile(Settings):
         model_config = SettingsConfigDict(env_prefix="RECOLLECT_", yaml_file=config, extra="forbid", frozen=True)

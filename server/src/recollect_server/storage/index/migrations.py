@@ -6,6 +6,7 @@ line.
 
 import secrets
 from collections.abc import Callable
+from functools import cache
 
 import apsw
 
@@ -184,10 +185,11 @@ def migrate(connection: apsw.Connection) -> None:
             connection.pragma("user_version", number)
 
 
-def expected_tables() -> set[str]:
+@cache
+def expected_tables() -> frozenset[str]:
     """The names of all tables that a whole index of this version has."""
     with apsw.Connection(":memory:") as connection:
         migrate(connection)
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        names = frozenset(row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"))
     connection.close()
     return names
