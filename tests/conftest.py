@@ -1,5 +1,6 @@
 """What the tests share: a real server on a real port over a temporary folder, and clients of it."""
 
+import gc
 import os
 import shutil
 import signal
@@ -18,6 +19,9 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.settings import Settings
+
+# What is imported stays: the collector would go through all of it again and again, a sixth of the time that the tests take.
+gc.disable()
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.
 os.environ["RECOLLECT_EMBEDDER"] = "off"
@@ -87,6 +91,12 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long tests, which say that they may take longer than others, come first: at the end no worker waits for another."""
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+def pytest_collection_finish() -> None:
+    """All is imported: from here on the collector looks after what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,6 +5,7 @@ journal of what was acknowledged and what was refused, and how it ended. Prints 
 """
 
 import ctypes
+import gc
 import os
 import sys
 import traceback
@@ -108,6 +109,7 @@ def main() -> None:
     library, root, path, errno, manner, for_ever, writes_only, step = sys.argv[1:]
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(library)
+    gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
     lives = 0
     while True:
         at = 1 + lives * int(step)
