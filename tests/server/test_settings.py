@@ -44,6 +44,35 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["listen", "threads", "nonsense"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("RECOLLECT_THREAD", "THREADS"),
+        ("RECOLLECT_DATADIR", "DATA_DIR"),
+        ("recollect_listne", "LISTEN"),
+        ("RECOLLECT_DURABILTY", "DURABILITY"),
+    ],
+)
+def test_a_misspelt_name_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(WrongSettings) as refused:
+        Settings.load(None, {"threads": 0})
+    wrong, misspelt = str(refused.value).splitlines()
+    assert wrong.startswith("threads: ")
+    assert misspelt == f"{name}: there is no such setting: do you mean RECOLLECT_{meant}?"
+    with pytest.raises(WrongSettings, match=f"^{name}: "):
+        Settings.load(None, {})
+
+
+def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = ["ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"]  # the client's, and the tests'
+    kubernetes = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT", "PORT_50051_TCP", "PORT_50051_TCP_ADDR"]
+    for name in [*ours, *kubernetes]:
+        monkeypatch.setenv(f"RECOLLECT_{name}", "1")
+    monkeypatch.setenv("recollect_threads", "7")
+    assert Settings.load(None, {}).threads == 7
+
+
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Settings, from one place: defaults < YAML file < `RECOLLECT_*` environment < flags. Only `cli` and `app` read them."""
 
 import difflib
+import os
 import re
 from datetime import timedelta
 from functools import cache
@@ -16,6 +17,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+_PREFIX = "RECOLLECT_"  # of each setting in the environment
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
@@ -123,17 +125,21 @@ class Settings(BaseSettings):
         """The settings in force. Raises WrongSettings, which names each that is wrong."""
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
+        misspelt = _misspelt()
         try:
-            return _with_file(config)(**flags)
+            settings = _with_file(config)(**flags)
         except ValidationError as error:
             lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
-            raise WrongSettings("\n".join(lines)) from error
+            raise WrongSettings("\n".join(lines + misspelt)) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except OSError as error:
             raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
+        if misspelt:
+            raise WrongSettings("\n".join(misspelt))
+        return settings
 
 
 _EXPECTED = "write a name and its value in each line, as `threads: 32` (recollect-server config prints such a file)"
@@ -142,6 +148,21 @@ _EXPECTED = "write a name and its value in each line, as `threads: 32` (recollec
 def _place(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     return f" in line {mark.line + 1}" if mark else ""
+
+
+def _misspelt() -> list[str]:
+    """What is wrong with names in the environment that are almost a setting's.
+
+    Not all that begin as a setting's are: the client has some, and Kubernetes makes `RECOLLECT_SERVICE_HOST` and its like.
+    """
+    lines = []
+    for name in sorted(os.environ):
+        said = name.casefold().removeprefix(_PREFIX.casefold())
+        if said == name.casefold() or said in Settings.model_fields:
+            continue
+        if near := difflib.get_close_matches(said, Settings.model_fields, 1, cutoff=0.8):
+            lines.append(f"{name}: there is no such setting: do you mean {_PREFIX}{near[0].upper()}?")
+    return lines
 
 
 def _said(error: Any) -> str:
@@ -161,7 +182,7 @@ def _with_file(config: Path | None) -> type[Settings]:
     """The settings' class with this YAML file as a source, which is read whenever one is made."""
 
     class WithFile(Settings):
-        model_config = SettingsConfigDict(env_prefix="RECOLLECT_", yaml_file=config, extra="forbid", frozen=True)
+        model_config = SettingsConfigDict(env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True)
 
         @classmethod
         def settings_customise_sources(
