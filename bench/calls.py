@@ -32,10 +32,11 @@ class Measured:
 
 
 def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
-    """Runs one caller for each list of requests, one call after the other, all callers at once."""
+    """Runs one caller for each list of requests, one call after the other, all callers at once. Raises EOFError if a call fails."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_run, args=(theirs, target, method, requests))
     process.start()
+    theirs.close()  # it is the process's now: if that fails, nothing waits for its answer
     try:
         answer = ours.recv()
     finally:

@@ -9,6 +9,7 @@ from recollect import Client
 
 from bench import __main__ as every
 from bench import context, corpus, drops, meaning, recall, receive, search, start, stream
+from bench.calls import measure
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
 from tests.conftest import RunningServer
@@ -84,6 +85,12 @@ def test_a_corpus_is_the_same_each_time_and_its_questions_have_answers(server: R
     with Client(server.target) as client:
         assert sum(client.conversations.get(name).message_count for name in ids) == 60
         assert all(client.recall.search(question).hits for question in made.questions(4))
+
+
+def test_a_call_that_fails_ends_the_measurement(server: RunningServer, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(EOFError):
+        measure(server.target, "/recollect.v1.RecallService/Nothing", [[b""]])
+    assert "StatusCode.UNIMPLEMENTED" in capfd.readouterr().err
 
 
 def test_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
