@@ -3,15 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import apsw
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.routing import Place
 from recollect_server.services.space import routes
 from recollect_server.services.space.behind import Behind
 from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.routes import Routes
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.record import Entry, encode
@@ -166,3 +170,40 @@ def test_what_an_index_said_that_was_lost_is_asked_of_the_next(start_server: Sta
     (server.folder / NAME).unlink()
     more = count()
     until(lambda: home(post.mail("Red ones?", f"<{next(more)}@mail>", "<a@mail>")) == first)
+
+
+def test_a_new_index_is_asked_once_it_has_taken_in_all(monkeypatch: pytest.MonkeyPatch, start_server: Start, reach: Reach) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("whatsapp", ALEX)
+    first = home(post.whatsapp("The roof"))
+    server.stop()
+    post = reach(start_server())  # which has nothing in mind
+    go_on = Event()
+    homes: list[str] = []
+    changed, take_in, pinned, settle = Routes.changed, Database._take_in, Index.pinned, Index.settle
+
+    def now(routes: Routes) -> None:
+        changed(routes)
+        Thread(target=lambda: homes.append(home(post.whatsapp("Red tiles")))).start()
+
+    def late(database: Database, documents: list[Any]) -> None:
+        go_on.wait()
+        take_in(database, documents)
+
+    def asked(index: Index, place: Place, *, settled: bool) -> list[str]:
+        found = pinned(index, place, settled=settled)
+        go_on.set()
+        return found
+
+    def settled(index: Index) -> None:
+        go_on.set()
+        settle(index)
+
+    monkeypatch.setattr(Routes, "changed", now)
+    monkeypatch.setattr(Database, "_take_in", late)
+    monkeypatch.setattr(Index, "pinned", asked)
+    monkeypatch.setattr(Index, "settle", settled)
+    (server.folder / NAME).unlink()
+    until(lambda: homes)
+    assert set(homes) == {first}

@@ -66,6 +66,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 _bring_up(space, new, conversation_id)
         forget_anchors_again(space.folder, new)
         _bring_up_external(space, new)
+        new.settle()  # what is routed asks it for what it has, and does not wait
         space.change_index(new)
     except BaseException:
         new.close()
