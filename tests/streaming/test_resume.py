@@ -1,5 +1,6 @@
 """A subscriber that comes back with its cursor: what it missed, or a snapshot that says so."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,6 +12,7 @@ from recollect_server.jobs import update_pruner
 from recollect_server.jobs.update_pruner import UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log
+from recollect_server.services.streaming.log import News, UpdateLog
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
@@ -103,6 +105,31 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
     one.ready().until_count("conversation_deleted", 1)
     assert one.messages() == ["This stays"]
     assert [it.conversation_id for it in one.updates[2:] if it.conversation_id] == [kept, kept, gone]
+
+
+def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, stays = subscribe().ready(), subscribe().ready()
+    one.drop()
+    go_on, advance = threading.Event(), UpdateLog.advance
+
+    def late(log: UpdateLog, timeout: float) -> News:
+        go_on.wait()
+        return advance(log, timeout)
+
+    monkeypatch.setattr(UpdateLog, "advance", late)
+    first = service.create().id  # told by what waited already
+    stays.until_count("conversation_created", 1)
+    gone, kept = service.told("Nobody may read this"), service.told("This stays")
+    service.delete(gone)
+    go_on.set()
+    stays.until_count("conversation_deleted", 1)
+    one.resume()
+    one.ready().until_count("conversation_deleted", 1)
+    for it in (one, stays):
+        assert it.messages() == ["This stays"]
+        assert [update.conversation_id for update in it.updates[2:] if update.conversation_id] == [first, kept, kept, gone]
 
 
 @pytest.mark.parametrize("entries", [1, 7, 1000])

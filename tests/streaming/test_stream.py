@@ -53,6 +53,7 @@ def test_every_change_is_told_in_order(subscribe: Subscribe, service: Recorder, 
     service.conversations.SetModel(api.SetModelRequest(conversation_id=conversation.id, model="large"))
     service.compress(conversation.id, 1, "It is full.")
     service.abbreviate(conversation.id, "Disk full.", ["disk"])
+    one.until_count("conversation_abbreviated", 1)  # what was not told by then is not told of what is deleted
     service.delete(conversation.id)
     one.until_count("conversation_deleted", 1)
     assert one.kinds() == [

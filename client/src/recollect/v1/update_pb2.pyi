@@ -26,7 +26,8 @@ class Update(_message.Message):
     """One change of one conversation, or one part of a snapshot.
 
     Updates are ordered, unique (none is sent twice), atomic (the messages of one append come in one update), reliable (none
-    is left out), resumable (from any cursor) and bookmarkable (a heartbeat moves the cursor on when nothing happens).
+    is left out), resumable (from any cursor) and bookmarkable (a heartbeat moves the cursor on when nothing happens). Of a
+    conversation that is deleted, what a subscriber was not told by then it is not told any more: only that it is gone.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -185,10 +185,11 @@ class UpdateLog:
         gone: set[str] = set()
         for cursor, news in taken:
             for placed in told(epoch, cursor, news):
+                if isinstance(placed.update.kind, Deleted):  # as in the index's log: of what is deleted, only that stays
+                    gone.add(placed.update.conversation_id)
+                    entries = _without(entries, gone)
                 entries.append(self._entry(placed))
                 self._end_drafts(placed.update)
-                if isinstance(placed.update.kind, Deleted):
-                    gone.add(placed.update.conversation_id)
         with self._changed:
             if epoch == self._index.epoch:
                 self._extend(entries, gone)
@@ -221,7 +222,9 @@ class UpdateLog:
             return self._older(index, position, interest, min(most, _PART))
         wanted = Batch([entry.data for entry in found if interest.wants(entry.about)])
         answer = wanted, Position(position.epoch, last)
-        self._answered = asked, answer
+        with self._changed:
+            if asked[-1] == self._latest:  # else it may hold what was deleted since
+                self._answered = asked, answer
         return answer
 
     def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
@@ -253,8 +256,8 @@ class UpdateLog:
         new = [entry for entry in entries if entry.cursor > self._latest]
         if not new:
             return
-        if gone:  # as in the index's log: of what is deleted, only that stays
-            self._ring = [entry for entry in self._ring if entry.about[0] not in gone]
+        if gone:
+            self._ring = _without(self._ring, gone)
             self._ring_bytes = sum(len(entry.data) for entry in self._ring)
             self._answered = None
         self._latest = new[-1].cursor
@@ -303,3 +306,7 @@ class UpdateLog:
             self._ring.clear()
             self._answered = None
             self._ring_bytes = 0
+
+
+def _without(entries: list[Entry], gone: set[str]) -> list[Entry]:
+    return [entry for entry in entries if entry.about[0] not in gone]
