@@ -18,7 +18,7 @@ from recollect_server.transport import streams
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of, user
-from tests.streaming.conftest import Recorder, Subscriber, eventually
+from tests.streaming.conftest import DEADLINE, Recorder, Subscriber, eventually
 
 Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]
@@ -112,15 +112,16 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    go_on, advance = threading.Event(), UpdateLog.advance
+    waits, go_on, advance = threading.Event(), threading.Event(), UpdateLog.advance
 
     def late(log: UpdateLog, timeout: float) -> News:
+        waits.set()
         go_on.wait()
         return advance(log, timeout)
 
     monkeypatch.setattr(UpdateLog, "advance", late)
-    first = service.create().id  # told by what waited already
-    stays.until_count("conversation_created", 1)
+    first = service.create().id  # ends what was under way
+    assert waits.wait(DEADLINE)
     gone, kept = service.told("Nobody may read this"), service.told("This stays")
     service.delete(gone)
     go_on.set()
