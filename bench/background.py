@@ -65,9 +65,9 @@ def waits(data: Path, conversations: int, seconds: float) -> None:
     shown = []
     for name, flags in (("takes no notes", ["off"]), ("waits", ["extractive", "--idle-timeout", "36500d"])):
         with recollect(data, "--embedder", "off", "--abbreviator", *flags) as (_, process):
-            time.sleep(seconds / 5)
+            time.sleep(seconds / 5)  # its start is over by then
             base = processor_seconds(process)
-            time.sleep(seconds)
+            time.sleep(seconds)  # in which nothing happens: that is what is measured
             used = processor_seconds(process) - base
             shown.append(f"a server that {name} has {resident_bytes(process) >> 20} MiB and uses {100 * used / seconds:.2f} %")
     print(" of a processor; ".join(shown), "of a processor", flush=True)
@@ -80,7 +80,7 @@ def alone(data: Path, conversations: int) -> list[Figure]:
     with recollect(data, "--abbreviator", "extractive") as (_, process):
         began = time.perf_counter()
         while waiting(data):
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks, which take of the processor too
         seconds, used = time.perf_counter() - began, processor_seconds(process)
     print(
         f"{conversations} idle conversations: {conversations / seconds:.0f} a second, {1e3 * used / conversations:.1f} ms of"

@@ -51,7 +51,7 @@ def soak(data: Path, seconds: float) -> None:
     with recollect(data, "--log-level", "warning") as (target, _):
         subscribers = [Subscriber(target) for _ in range(_SUBSCRIBERS)]
         while any(len(it.seen) < 2 for it in subscribers):  # their snapshots are of nothing
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks
         end = time.monotonic() + seconds
         written: list[checkers.Written] = []
 
@@ -64,14 +64,14 @@ def soak(data: Path, seconds: float) -> None:
                     stored = client.conversations.append_turn(conversation, messages)
                     sequences = tuple(it.sequence or 0 for it in stored.messages)
                     written.append(checkers.Written(conversation, sequences, *checkers.place(stored.cursor)))
-                    time.sleep(1 / _APPENDS_A_SECOND)
+                    time.sleep(1 / _APPENDS_A_SECOND)  # the rate, at the most
 
         writers = [threading.Thread(target=write, args=(number,)) for number in range(_WRITERS)]
         for writer in writers:
             writer.start()
         drops = 0
         while time.monotonic() < end:
-            time.sleep(random.uniform(0, 1))
+            time.sleep(random.uniform(0, 1))  # a drop comes at any moment
             proxy = random.choice(subscribers).proxy
             if random.random() < 0.5:
                 proxy.break_now()
@@ -83,7 +83,7 @@ def soak(data: Path, seconds: float) -> None:
         last = max(it.position for it in written)
         patience = time.monotonic() + 60
         while time.monotonic() < patience and any(it.seen[-1].position < last for it in subscribers):
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks
         lost = repeated = 0
         for it in subscribers:
             it.close()

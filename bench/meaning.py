@@ -18,6 +18,7 @@ from recollect_server.storage.vectors.checking import state_of
 from bench.append import APPEND, requests
 from bench.calls import measure
 from bench.figures import Figure, Goal
+from bench.search import until_whole
 from bench.servers import embedded, recollect, resident_bytes
 
 _QUESTIONS = (
@@ -32,12 +33,12 @@ def latency(client: Client, rounds: int) -> list[float]:
     times = []
     for number in range(rounds):
         said, question = _QUESTIONS[number % len(_QUESTIONS)]
-        time.sleep(1)
+        time.sleep(1)  # so that nothing of the round before is under way
         conversation = client.conversations.create("web").id
         client.conversations.append_turn(conversation, [Message.user(said)])
         began = time.perf_counter()
         while not client.recall.search(question, conversation_id=conversation).results:
-            time.sleep(0.005)
+            time.sleep(0.005)  # how exact the time is
         times.append(time.perf_counter() - began)
     return sorted(times)
 
@@ -60,9 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             for embedder, kept in (("off", bases), ("onnx", rates)):
                 data = Path(folder) / f"{embedder} {number}"
                 with recollect(data, "--embedder", embedder) as (target, process):
-                    with Client(target) as client:
-                        while client.recall.search("anything").degraded:
-                            time.sleep(0.05)
+                    until_whole(target)
                     kept.append(measure(target, APPEND, requests(target, chosen.callers, chosen.calls, 1)).rate)
                     if embedder == "onnx":
                         lag = state_of(data / "default" / "conversations").vectors

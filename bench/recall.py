@@ -121,7 +121,7 @@ def whole(ask: Callable[[], Answer]) -> Answer:
     end = time.monotonic() + _PATIENCE
     while (answer := ask()).degraded:
         assert time.monotonic() < end, answer.degraded
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two questions, which take of the processor too
     return answer
 
 

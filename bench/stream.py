@@ -41,7 +41,7 @@ def deliveries(streams: int, events: int, them: Watchers, cause: Callable[[], ob
     """Causes one event after the other; the seconds from the call that caused it until each stream had it."""
     times: list[float] = []
     for _ in range(events):
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE)  # so that each event is told by itself
         began = time.time()
         cause()
         heard = them.heard(streams)
@@ -116,7 +116,7 @@ def stuck(service: Service, target: str, streams: int, events: int) -> list[Figu
         alone = deliveries(streams, events, them, service.append)
         channels = [grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(_STUCK)]
         calls = [ConversationServiceStub(channel).StreamUpdates(api.StreamUpdatesRequest()) for channel in channels]
-        time.sleep(1)
+        time.sleep(1)  # until they have their snapshots, which nobody reads
         other = service.stub.Create(api.CreateRequest(channel="web")).conversation.id
         large = message_pb2.Message(role=message_pb2.ROLE_USER, content="x" * 1_000_000)
         for _ in range(8):

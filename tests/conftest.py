@@ -20,7 +20,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
 from recollect_server.settings import Settings
 
-# What is imported stays: the collector would go through all of it again and again, a sixth of the time that the tests take.
+# What is imported stays: the collector would go through all of it again and again, a seventh of the tests' processor.
 gc.disable()
 
 # By words alone, unless a test asks for more: loading the model takes half a second of each server.

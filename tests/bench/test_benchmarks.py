@@ -8,7 +8,7 @@ import pytest
 from recollect import Client
 
 from bench import __main__ as every
-from bench import context, corpus, drops, meaning, recall, receive, search, start, stream
+from bench import context, corpus, drops, meaning, packing, recall, receive, search, start, stream
 from bench.calls import measure
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
@@ -179,7 +179,7 @@ def test_a_table_says_what_was_seen_against_what_and_whether_the_goal_was_met() 
 def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
     recall_set: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = context.quality(recall_set, [], [1000], {"embedder": "off"})
+    found = packing.quality(recall_set, [], [1000], {"embedder": "off"})
     assert found == {("recollect", 1000): 100.0, ("last turns", 1000): 100.0, ("plain fts5", 1000): 100.0}
     assert "1 questions with gold messages" in capsys.readouterr().out
     context.main(["--set", str(recall_set), "--words", "--tokens", "2", "--groups", "ann"])

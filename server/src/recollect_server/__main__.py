@@ -6,7 +6,7 @@ import os
 # Before numpy is there: a search's products are small, and threads of one that wait for each other cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-gc.disable()  # what is imported stays: going through it again and again is a fifth of the time that importing takes
+gc.disable()  # what is imported stays: going through it again and again is an eighth of what importing takes
 from recollect_server.cli import commands  # noqa: E402 - as is said above
 
 gc.enable()

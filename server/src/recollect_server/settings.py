@@ -156,11 +156,10 @@ def _misspelt() -> list[str]:
     Not all that begin as a setting's are: the client has some, and Kubernetes makes `RECOLLECT_SERVICE_HOST` and its like.
     """
     lines = []
-    for name in sorted(os.environ):
-        said = name.casefold().removeprefix(_PREFIX.casefold())
-        if said == name.casefold() or said in Settings.model_fields:
-            continue
-        if near := difflib.get_close_matches(said, Settings.model_fields, 1, cutoff=0.8):
+    for name in sorted(it for it in os.environ if it.upper().startswith(_PREFIX)):
+        said = name[len(_PREFIX) :].lower()
+        near = difflib.get_close_matches(said, Settings.model_fields, 1, cutoff=0.8)
+        if near and near != [said]:
             lines.append(f"{name}: there is no such setting: do you mean {_PREFIX}{near[0].upper()}?")
     return lines
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable, Sequence
 
-_STRIPES = 256  # many times the threads that may hold one
+_STRIPES = 1024
 
 
 class StripedLocks:

@@ -182,14 +182,13 @@ class UpdateLog:
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
         entries: list[Entry] = []
-        gone: set[str] = set()
+        gone: dict[str, int] = {}
         for cursor, news in taken:
             for placed in told(epoch, cursor, news):
-                if isinstance(placed.update.kind, Deleted):  # as in the index's log: of what is deleted, only that stays
-                    gone.add(placed.update.conversation_id)
-                    entries = _without(entries, gone)
                 entries.append(self._entry(placed))
                 self._end_drafts(placed.update)
+                if isinstance(placed.update.kind, Deleted):
+                    gone[placed.update.conversation_id] = placed.cursor
         with self._changed:
             if epoch == self._index.epoch:
                 self._extend(entries, gone)
@@ -252,18 +251,19 @@ class UpdateLog:
             case _:
                 pass
 
-    def _extend(self, entries: list[Entry], gone: set[str]) -> None:
+    def _extend(self, entries: list[Entry], gone: dict[str, int]) -> None:
+        """Adds what is new. `gone`: what was deleted, with the cursor that says so."""
         new = [entry for entry in entries if entry.cursor > self._latest]
         if not new:
             return
-        if gone:
-            self._ring = _without(self._ring, gone)
-            self._ring_bytes = sum(len(entry.data) for entry in self._ring)
-            self._answered = None
         self._latest = new[-1].cursor
         self._grown.notify_all()
         self._ring += new
         self._ring_bytes += sum(len(entry.data) for entry in new)
+        if gone:  # as in the index's log: of what is deleted, only that stays
+            self._ring = [entry for entry in self._ring if entry.cursor >= gone.get(entry.about[0], 0)]
+            self._ring_bytes = sum(len(entry.data) for entry in self._ring)
+            self._answered = None
         while self._ring_bytes > _RING_BYTES or len(self._ring) > _RING_ENTRIES:
             half = self._ring[: len(self._ring) // 2 + 1]  # at once: a list gives up its front slowly
             del self._ring[: len(half)]
@@ -306,7 +306,3 @@ class UpdateLog:
             self._ring.clear()
             self._answered = None
             self._ring_bytes = 0
-
-
-def _without(entries: list[Entry], gone: set[str]) -> list[Entry]:
-    return [entry for entry in entries if entry.about[0] not in gone]

@@ -1,0 +1,167 @@
+"""How much of what is right BuildContext packs, beside the last turns and plain FTS5 packed into the same budget.
+
+`python -m bench.context --set DIR` prints it.
+"""
+
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from recollect import Client, ContextBudget
+from recollect_server import app
+from recollect_server.cli import recall_sets
+from recollect_server.cli.conversion import time_from
+from recollect_server.cli.plan import Batch, Plan
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.time import DAY
+from recollect_server.settings import Settings
+
+from bench.figures import Figure
+from bench.plain import PlainFts5
+from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole
+from bench.servers import embedded
+
+_CANDIDATES = 200  # messages that plain FTS5 may pack
+
+
+class Clock:
+    """Stands at the time of a question."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        """That time."""
+        return self.now
+
+
+Pack = Callable[[Question, int], set[str]]
+"""The names of the messages that are packed for a question into so many tokens."""
+
+
+def messages_of(plan: Plan) -> list[tuple[str, int, str]]:
+    """Name, time and text of a conversation's messages."""
+    said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
+    return [(str((it.metadata or {})["importId"]), max(it.timestamp, plan.began.time), it.content) for it in said]
+
+
+def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> set[str]:
+    """The first of the messages that fit; with `skip` those behind one that is too long too."""
+    packed: set[str] = set()
+    for name, text in messages:
+        tokens = max(1, estimate_tokens(text))
+        if tokens <= budget:
+            packed.add(name)
+            budget -= tokens
+        elif not skip:
+            break
+    return packed
+
+
+class Group:
+    """One person's history, brought in up to the time of each question; and both baselines over the same messages."""
+
+    def __init__(self, client: Client, data: Path | None, clock: Clock, plans: list[Plan]) -> None:
+        """`data` is the folder in which vectors are waited for; None: by words alone there are none."""
+        self._client, self._data, self._clock = client, data, clock
+        self._waiting = sorted(plans, key=lambda plan: plan.began.time)
+        self._service = Service(client, [])
+        self._said: list[tuple[str, int, str]] = []
+        self._plain = PlainFts5()
+        clock.now = 1
+        self._here = client.conversations.create("bench").id
+
+    def until(self, question: Question) -> None:
+        """Brings in what was said before a question, or everything."""
+        asked = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        grown = False
+        while self._waiting and (asked is None or self._waiting[0].began.time < asked):
+            plan = self._waiting.pop(0)
+            said = messages_of(plan)
+            self._clock.now = max(self._clock.now, plan.began.time, *(time for _, time, _ in said))
+            self._service.bring_in(plan)
+            self._said += said
+            for name, time_, text in said:
+                self._plain.add(name, time_, text)
+            grown = True
+        self._clock.now = asked or max(time for _, time, _ in self._said) + DAY
+        if grown and self._data:
+            embedded(self._data)
+
+    def recollect(self, question: Question, tokens: int) -> set[str]:
+        """What BuildContext packs."""
+        context = whole(lambda: self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens)))
+        assert sum(it.used for it in context.allocation) <= tokens
+        return {self._service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
+
+    def last_turns(self, _question: Question, tokens: int) -> set[str]:
+        """What was said last."""
+        newest = sorted(self._said, key=lambda it: it[1], reverse=True)
+        return within(tokens, ((name, text) for name, _, text in newest), skip=False)
+
+    def plain_fts5(self, question: Question, tokens: int) -> set[str]:
+        """What FTS5 ranks first."""
+        texts = {name: text for name, _, text in self._said}
+        best = self._plain.best(question.query, _CANDIDATES, None)
+        return within(tokens, ((name, texts[name]) for name in best), skip=True)
+
+
+def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: dict[str, str]) -> dict[tuple[str, int], float]:
+    """Prints, and returns in percent, the share of questions of whose gold messages any is packed, by packer and budget."""
+    plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
+    questions = read_questions(folder / QUERIES)
+    any_of: dict[tuple[str, int], list[float]] = defaultdict(list)
+    share: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for name in groups or sorted(questions):
+        asked = [question for question in questions[name] if question.gold_messages]
+        asked.sort(key=lambda question: question.asked_at or "9999")
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as data:
+            settings = {"data_dir": data, "listen": "127.0.0.1:0", "abbreviator": "off", "log_level": "error"} | flags
+            running = app.start(Settings.load(None, settings), clock=clock)
+            try:
+                with Client(running.address) as client:
+                    group = Group(client, Path(data) if flags.get("embedder") != "off" else None, clock, plans[name])
+                    packers: dict[str, Pack] = {
+                        "recollect": group.recollect, "last turns": group.last_turns, "plain fts5": group.plain_fts5
+                    }  # fmt: skip
+                    for question in asked:
+                        group.until(question)
+                        for packer, pack in packers.items():
+                            for tokens in budgets:
+                                found = len(set(question.gold_messages) & pack(question, tokens))
+                                any_of[packer, tokens].append(100.0 * (found > 0))
+                                share[packer, tokens].append(100.0 * found / len(set(question.gold_messages)))
+            finally:
+                running.stop()
+    count = len(next(iter(any_of.values()), []))
+    print(f"{folder.name}: {count} questions with gold messages; percent with any of them packed (and the share of them packed)")
+    for packer in ("recollect", "last turns", "plain fts5"):
+        shown = (
+            f"{tokens} tokens {statistics.fmean(any_of[packer, tokens]):5.1f} ({statistics.fmean(share[packer, tokens]):5.1f})"
+            for tokens in budgets
+        )
+        print(f"    {packer:<12} {'   '.join(shown)}", flush=True)
+    return {key: statistics.fmean(values) for key, values in any_of.items()}
+
+
+def figures_of(name: str, packed: dict[tuple[str, int], float]) -> list[Figure]:
+    """How often what is right was packed, beside plain FTS5 and the last turns."""
+    seen = []
+    for (packer, tokens), share in packed.items():
+        base = packed["plain fts5", tokens]
+        part = "BuildContext" if packer == "recollect" else packer
+        seen.append(
+            Figure(
+                f"any packed into {tokens:,} tokens of {name}",
+                share,
+                "%",
+                base,
+                "plain FTS5",
+                share / base if base else None,
+                part=part,
+            )
+        )
+    return seen
