@@ -5,11 +5,12 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve test bench install lint format proto proto-check breaking contract clean
+.PHONY: help serve test hostile bench install lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
 	@echo "make test    install what is missing and run the tests"
+	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make lint    ruff, mypy, import-linter, buf, hadolint"
 	@echo "make proto   write the generated code anew from proto/"
@@ -21,6 +22,10 @@ serve: $(VENV)/.served
 # The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says.
 test: $(VENV)/.tested
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+# What hostile callers do, with twenty times the rounds of make test. The long form has no bound on a test's time but this one.
+hostile: $(VENV)/.tested
+	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.tested
 	$(VENV)/bin/python -m bench $(ARGS)
