@@ -40,6 +40,7 @@ BENCHMARKS = (
     Short("background", "--rounds 1 --conversations 100 --calls 200"),
     Short("soak", "--appends 5000 --conversations 500"),
     Short("crash", "--rounds 10 --power-loss 200"),
+    Short("search", "--rounds 1 --questions 100", wants_set=True),
     Short("recall", "--legs", wants_set=True),
     Short("context", "--tokens 1000 4400", wants_set=True),
     Short("abbreviations", "", wants_set=True),
