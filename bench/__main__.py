@@ -32,6 +32,7 @@ BENCHMARKS = (
     Short("append", "--rounds 1 --calls 1000 --callers 1 2 4 8 16 32"),
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
+    Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
     Short("context", "--messages 10000 --calls 100"),
     Short("receive", "--rounds 1 --calls 800 --callers 8 --contacts 10000 --threads 10000 --mails 100000"),

@@ -31,6 +31,7 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
 )
 
+_COMPUTING = {"Search", "BuildContext"}  # reads that compute for long: many at once would take Python's lock from all others
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
 
 
@@ -46,6 +47,7 @@ class ServerOptions:
     """`host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
     write_threads: int
+    search_threads: int
     max_request_bytes: int
     reflection: bool
     keepalive_ms: int = 30_000
@@ -62,6 +64,8 @@ class Server:
         self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
         self._writers = CallPool(options.write_threads, "write")
+        # Few as well: a write must get Python's lock between them. More of them answered no more searches a second.
+        self._searchers = CallPool(options.search_threads, "search")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -112,6 +116,7 @@ class Server:
         # A call that was cancelled may still run here, and what it uses is closed next.
         self._pool.shutdown(wait=True)
         self._writers.shutdown(wait=True)
+        self._searchers.shutdown(wait=True)
         self._stopped.set()
 
     def wait(self) -> None:
@@ -130,6 +135,8 @@ class Server:
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
+        if method.name in _COMPUTING:
+            return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
 
