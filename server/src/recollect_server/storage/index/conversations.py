@@ -172,7 +172,7 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued"):
+    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "notes_words"):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 

@@ -12,6 +12,7 @@ import apsw
 
 from recollect_server.storage.index.channel_tables import channel_tables
 from recollect_server.storage.index.external_tables import external_tables
+from recollect_server.storage.index.notes_words import notes_words_table
 
 _COLUMNS = (
     "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
@@ -171,6 +172,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     external_tables,
     channel_tables,
     _tiers,
+    notes_words_table,
 )
 
 

@@ -35,18 +35,20 @@ class Term:
 
 
 def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -> list[Term]:
-    """The words of a query to search for, the rarest first. Words that no message has are left out.
+    """The words of a query to search for, the rarest first. Words that nothing has are left out.
 
     Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
     message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
-    found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term))]
-    found.sort(key=lambda pair: (pair[0], pair[1].stem))
+    found = [(*_frequency(connection, term), term) for term in _terms(connection, query)]
+    found = [it for it in found if it[0] or it[1]]
+    found.sort(key=lambda it: (it[0], it[2].stem))
     chosen: list[Term] = []
-    postings = 0
-    for frequency, term in found[:_MAX_TERMS]:
+    postings = finding = 0
+    for frequency, _, term in found[:_MAX_TERMS]:
         postings += frequency
-        spare = len(chosen) >= _LEAST_TERMS
+        spare = finding >= _LEAST_TERMS
+        finding += frequency > 0
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
@@ -80,8 +82,12 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequency(connection: apsw.Connection, term: Term) -> int:
-    """How many messages have the term."""
+def _frequency(connection: apsw.Connection, term: Term) -> tuple[int, int]:
+    """Return how many messages have the term, and how many conversations in their notes."""
     if term.prefix:
-        return int(connection.execute("SELECT count(*) FROM turns_fts WHERE turns_fts MATCH ?", (term.match,)).get)
-    return int(connection.execute("SELECT doc FROM turns_vocabulary WHERE term = ?", (term.stem,)).get or 0)
+        found = connection.execute("SELECT count(*) FROM turns_fts WHERE turns_fts MATCH ?", (term.match,)).get
+        query, values = "SELECT count(*) FROM notes_words WHERE stem >= ? AND stem < ?", (term.stem, term.stem + "\U0010ffff")
+    else:
+        found = connection.execute("SELECT doc FROM turns_vocabulary WHERE term = ?", (term.stem,)).get
+        query, values = "SELECT count(*) FROM notes_words WHERE stem = ?", (term.stem,)
+    return int(found or 0), int(connection.execute(query, values).get)
