@@ -17,7 +17,7 @@ class WeightsHook(BuildHookInterface):
 
     PLUGIN_NAME = "custom"
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the hook's interface
         """Name the files and where they go. Raise FileNotFoundError if they are nowhere."""
         root = Path(self.root)
         inside = root / "models"
