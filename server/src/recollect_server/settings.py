@@ -92,6 +92,9 @@ class Settings(BaseSettings):
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
+    search_timeout: Duration = Field(
+        timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
+    )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
     max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
