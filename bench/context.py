@@ -110,7 +110,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     recovered = recover(TranscriptFolder(folder), system_clock, unheard)
     space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
     tiers = Tiers(space, 0)
-    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5))
+    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5), 8 << 20)
     budget = Budget().settled()
     seen = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):

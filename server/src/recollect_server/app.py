@@ -48,6 +48,7 @@ from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
 from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -141,7 +142,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         communications = CommunicationStore(space)
         external = External(communications)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
+        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
         live = LiveUpdates(
             space,
             working_limits,
@@ -162,7 +163,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -172,6 +173,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(flood.close)
         receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+        answers = Answers(settings.max_answer_bytes)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -180,6 +182,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     live,
                     streams,
                     limits,
+                    answers,
                     clock,
                 ),
                 "RecallService": RecallHandlers(
@@ -187,10 +190,13 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     anchors,
                     builder,
                     tiers,
+                    answers,
                     settings.search_timeout.total_seconds(),
                 ),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(
+                    external, live_communications, streams, limits, answers
+                ),
             },
             ServerOptions(
                 listen=settings.listen,

@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
+    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
     threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"

@@ -108,6 +108,8 @@ class Context:
     names: dict[str, str] = field(default_factory=dict)
     """What the conversations of the cold tier are called, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
+    has_more: bool = False
+    """Whether messages were left out only because the answer would be too large."""
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:

@@ -31,6 +31,7 @@ from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.locks import StripedLocks
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication
+from recollect_server.storage.index.turns import newest_within
 
 PageEnd = tuple[int, str]
 """Where a page ends: a time or a line, and an id."""
@@ -168,13 +169,14 @@ class External:
         last = found[size - 1] if len(found) > size else None
         return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
 
-    def history(self, communication_id: str, size: int, after: PageEnd | None) -> MessagePage:
-        """A communication with a page of its messages, newest first."""
+    def history(self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int) -> MessagePage:
+        """A communication with a page of its messages, newest first: so many, and of so many bytes, one at the least."""
         self._store.bring_up()
         stored = self._store.find(communication_id)
         places = self._space.index.external_places(stored.number, after[0] if after else 1 << 62, size + 1)
-        more = len(places) > size
-        places = places[more:]
+        fitting = newest_within(places[-size:], max_bytes)
+        more = len(places) > len(fitting)
+        places = fitting
         messages = self._store.messages(communication_id, places)
         return MessagePage(stored.communication, messages[::-1], (places[0][0], "") if more else None)
 

@@ -20,7 +20,7 @@ from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, turns_of
+from recollect_server.services.working_context import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
@@ -82,6 +82,7 @@ class Fetched:
 
     conversation: Conversation
     turns: Turns
+    has_more: bool
 
 
 class Recall:
@@ -124,8 +125,8 @@ class Recall:
         count = len(self._space.behind.conversations())
         return dict.fromkeys(KEYWORD_LEGS, f"the newest messages of {count} conversations are not indexed yet") if count else {}
 
-    def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None) -> Fetched:
-        """Some turns of a conversation, by default the last ones."""
+    def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
+        """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
         with self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
         count = head.conversation.turn_count
@@ -133,7 +134,8 @@ class Recall:
         if turns and first > count:
             raise InvalidField.of("turn_range.first", f"is {first}, and the conversation has {count} turns")
         self._tiers.fetched(conversation_id)
-        return Fetched(head.conversation, turns_of(self._space, head, first, last))
+        found, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
+        return Fetched(head.conversation, found, has_more)
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
