@@ -193,6 +193,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
+                max_watches=settings.max_subscribers,
             ),
         )
         if meaning.on:
@@ -208,6 +209,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
+        stops.append(server.leave)
     except BaseException:
         for stop in reversed(stops):
             stop()

@@ -12,8 +12,6 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from recollect.v1 import (
     channel_service_pb2,
     conversation_service_pb2,
@@ -21,6 +19,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from recollect_server.transport import health, reflection
 from recollect_server.transport.handling import streaming, unary
 from recollect_server.transport.pool import CallPool
 
@@ -31,6 +30,7 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
 )
 
+_REFLECTION_THREADS = 8  # at the most: one opens the streams, unless grpcio has a thread wait for each
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
 
 
@@ -50,18 +50,24 @@ class ServerOptions:
     reflection: bool
     keepalive_ms: int = 30_000
     """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
+    max_watches: int = 5000
+    """Watches of health that may be open."""
 
 
 class Server:
     """A gRPC server that is not started yet, then listens, then is stopped once."""
 
-    def __init__(self, handlers: dict[str, Any], options: ServerOptions) -> None:
-        """`handlers` has those of each service, by the service's short name."""
+    def __init__(self, handlers: dict[str, Any], options: ServerOptions, parts: health.Parts = dict) -> None:
+        """`handlers` has those of each service, by the service's short name; `parts` tells health what is degraded."""
         self._options = options
-        self._health = health.HealthServicer()
+        names = [service.full_name for service in SERVICES]
+        self._health = health.Health(names, parts, options.max_watches)
         self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
         self._writers = CallPool(options.write_threads, "write")
+        # Their own too: whoever asks for the server's health hears of it however many searches run.
+        self._health_pool = CallPool(2, "health")
+        self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -83,12 +89,11 @@ class Server:
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every call.
             self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers[service.name]))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = [service.full_name for service in SERVICES]
-        for name in ("", *names):
-            self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
-        if options.reflection:
-            reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        self._server.add_registered_method_handlers(health.SERVICE.full_name, self._health.handlers(self._health_pool))
+        names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
+        self._reflection = reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+        if self._reflection is not None:
+            self._server.add_registered_method_handlers(reflection.SERVICE.full_name, self._reflection.handlers())
         self._stopped = threading.Event()
 
     def start(self) -> str:
@@ -101,17 +106,23 @@ class Server:
         except RuntimeError as error:
             raise CannotListen(f"cannot listen on {listen}: name another address with --listen ({error})") from error
         self._server.start()
-        for name in ("", *(service.full_name for service in SERVICES)):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.serve()
         return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+
+    def leave(self) -> None:
+        """Says by its health that it takes no new calls. A second time does nothing."""
+        self._health.leave()
 
     def stop(self, grace: float) -> None:
         """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
-        self._health.enter_graceful_shutdown()
+        # First what would stay open for all of the grace.
+        self._health.stop()
+        if self._reflection is not None:
+            self._reflection.streams.stop()
         self._server.stop(grace).wait()
         # A call that was cancelled may still run here, and what it uses is closed next.
-        self._pool.shutdown(wait=True)
-        self._writers.shutdown(wait=True)
+        for pool in (self._pool, self._writers, self._health_pool, self._reflection_pool):
+            pool.shutdown(wait=True)
         self._stopped.set()
 
     def wait(self) -> None:
