@@ -172,6 +172,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(flood.close)
         receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+        recall = Recall(space, meaning, tiers, identities)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -182,7 +183,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     limits,
                     clock,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
+                "RecallService": RecallHandlers(recall, anchors, builder, tiers),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
                 "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
             },
@@ -195,6 +196,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 reflection=settings.reflection,
                 max_watches=settings.max_subscribers,
             ),
+            degraded={"RecallService": recall.degraded},
         )
         if meaning.on:
             workers = Workers(settings.embedding_threads)

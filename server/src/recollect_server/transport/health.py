@@ -31,8 +31,8 @@ SERVICE = cast(ServiceDescriptor, pb.DESCRIPTOR.services_by_name["Health"])
 DEGRADED = "recollect-degraded"
 """The key in Check's trailing metadata; each value is `PART: reason`."""
 
-Parts = Callable[[], Mapping[str, str]]
-"""Returns why each part is degraded, by its name; an empty reason for one that is not."""
+Degraded = Callable[[], Mapping[str, str]]
+"""Returns why each part of a service is degraded, by its name; an empty reason for one that is not."""
 
 _LOOK_SECONDS = 0.5  # between two looks at the parts, for those who watch
 _REASON_LENGTH = 300
@@ -59,8 +59,8 @@ class _Watch(HeldStream):
 class Health:
     """The health of the server and of its services, and who watches it. Safe to call from any thread."""
 
-    def __init__(self, names: list[str], parts: Parts, max_watches: int) -> None:
-        """`names`: the server's services. Nothing serves until `serve` is called."""
+    def __init__(self, names: list[str], parts: Mapping[str, Degraded], max_watches: int) -> None:
+        """`names`: the server's services; `parts`: those of some of them. Nothing serves until `serve` is called."""
         self._names = ("", *names)
         self._parts = parts
         self._guard = threading.Lock()  # guards the statuses while they change; nothing is sent or asked under it
@@ -117,7 +117,7 @@ class Health:
     def _look(self) -> dict[str, str]:
         """Ask for the parts, note their statuses, and return those that are degraded, with the reasons."""
         try:
-            parts = self._parts()
+            parts = {f"{name}/{part}": reason for name, ask in self._parts.items() for part, reason in ask().items()}
         except Exception:  # health must answer whatever breaks
             log.exception("health_unknown")
             return {}

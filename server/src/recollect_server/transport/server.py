@@ -7,7 +7,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,10 +66,13 @@ class ServerOptions:
 class Server:
     """A gRPC server that is not started yet, then listens, then is stopped once."""
 
-    def __init__(self, handlers: dict[str, Any], options: ServerOptions, parts: health.Parts = dict) -> None:
-        """`handlers` has those of each service, by the service's short name; `parts` tells health what is degraded."""
+    def __init__(
+        self, handlers: Mapping[str, Any], options: ServerOptions, degraded: Mapping[str, health.Degraded] | None = None
+    ) -> None:
+        """`handlers` has those of each service, by the service's short name; `degraded` says, likewise, which parts answer less."""
         self._options = options
         names = [service.full_name for service in SERVICES]
+        parts = {service.full_name: degraded[service.name] for service in SERVICES if degraded and service.name in degraded}
         self._health = health.Health(names, parts, options.max_watches)
         self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
