@@ -174,6 +174,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         answers = Answers(settings.max_answer_bytes)
+        recall = Recall(space, meaning, tiers, identities)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -185,14 +186,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     answers,
                     clock,
                 ),
-                "RecallService": RecallHandlers(
-                    Recall(space, meaning, tiers, identities),
-                    anchors,
-                    builder,
-                    tiers,
-                    answers,
-                    settings.search_timeout.total_seconds(),
-                ),
+                "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
                 "ExternalCommunicationService": ExternalCommunicationHandlers(
                     external, live_communications, streams, limits, answers
@@ -205,7 +199,9 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
+                max_watches=settings.max_subscribers,
             ),
+            degraded={"RecallService": recall.degraded},
         )
         if meaning.on:
             workers = Workers(settings.embedding_threads)
@@ -220,6 +216,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
+        stops.append(server.leave)
     except BaseException:
         for stop in reversed(stops):
             stop()

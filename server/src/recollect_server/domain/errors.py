@@ -206,8 +206,8 @@ class RateLimited(TryAgain):
 class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"{most} subscribers are connected, and no more are taken")
+    def __init__(self, most: int, kind: str = "subscribers") -> None:
+        super().__init__(f"{most} {kind} are connected, and no more are taken")
 
 
 class TooManyAnswers(TryAgain):

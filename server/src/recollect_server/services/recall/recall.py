@@ -120,6 +120,16 @@ class Recall:
             degraded |= dict.fromkeys(run, f"the transcripts of {len(showing.unread)} conversations that were found cannot be read")
         return Answer(results, hits, found.total, run, degraded)
 
+    def degraded(self) -> dict[str, str]:
+        """Return each leg that is on with why a search would find less by it than it could; no reason where it would not."""
+        legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
+        try:
+            index = self._index
+        except IndexUnavailable as error:
+            return dict.fromkeys(legs, str(error))
+        vectors = dict.fromkeys(VECTOR_LEGS, self._meaning.lacking(index)) if self._meaning.on else {}
+        return dict.fromkeys(KEYWORD_LEGS, "") | self._behind() | vectors
+
     def _behind(self) -> dict[str, str]:
         """Why the words may miss what was said last, if the index is behind."""
         count = len(self._space.behind.conversations())
