@@ -111,9 +111,12 @@ class Settings(BaseSettings):
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
     max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
-    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
+    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes and searches")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
+    )
+    search_threads: int = Field(
+        3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
     )
     search_timeout: Duration = Field(
         timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
