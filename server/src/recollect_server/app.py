@@ -139,7 +139,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
-        external = External(communications)
+        external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
         live = LiveUpdates(
@@ -162,7 +162,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -170,7 +170,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         server = Server(
             {
@@ -181,6 +181,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     streams,
                     limits,
                     clock,
+                    settings.model_names,
                 ),
                 "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),

@@ -20,6 +20,7 @@ from pydantic_settings import (
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
 
 
@@ -58,6 +59,23 @@ def _listen(value: str) -> str:
         )
     if int(match[2]) > 65535:
         raise ValueError(f"has port {match[2]}; ports end at 65535")
+    return value
+
+
+def _names(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _models(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
+        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+    return ", ".join(dict.fromkeys(names))
+
+
+def _one_line(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("must be one line without space around it")
     return value
 
 
@@ -113,12 +131,25 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
+        "", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`; empty: any"
+    )
+    acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
+        "Thank you, your message has arrived.",
+        max_length=1000,
+        description="the one reply that an untrusted third party may have before the owner answers; empty: none",
+    )
     sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
     sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
     shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that may be chosen; none: any."""
+        return tuple(self.models.split(", ")) if self.models else ()
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -115,7 +115,7 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
-        built = self._builder.build(request.conversation_id, request.message, budget)
+        built = self._builder.build(request.conversation_id, request.message, budget, include_group=request.include_group)
         return context_to(built, FORMS[request.format](built, request.message))
 
     def ListTierTransitions(

@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.context import Budget, Context, Packed, Tier
+from recollect_server.domain.context import Budget, Context, GroupMessage, Packed, Tier
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
+from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS = 600  # of all anchors: the surest come first
+_GROUP_MESSAGES = 20  # of other members of a group, at the most
+_GROUP_TOKENS = 900  # of all of them
+_GROUP_TEXT = 1000  # characters of one of them
 _ASKED = 4000  # characters of a message that words are taken from
 
 
@@ -33,15 +38,18 @@ class Choosing:
 class ContextBuilder:
     """Builds contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing) -> None:
+    def __init__(
+        self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing, external: External
+    ) -> None:
         self._space = space
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
+        self._external = external
 
-    def build(self, conversation_id: str, message: str, budget: Budget) -> Context:
-        """The context of an answer to a message in a conversation."""
+    def build(self, conversation_id: str, message: str, budget: Budget, *, include_group: bool = False) -> Context:
+        """The context of an answer to a message in a conversation; on request with what others wrote in its group."""
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -62,9 +70,33 @@ class ContextBuilder:
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded)
+        group = self.group(head, degraded) if include_group else []
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
+
+    def group(self, head: Head | None, degraded: dict[str, str]) -> list[GroupMessage]:
+        """Return the newest messages of the group's other members that there is room for, oldest first."""
+        group = group_of(head.conversation.party) if head else ""
+        if head is None or not group:
+            return []
+        try:
+            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES)
+        except (IndexUnavailable, StorageUnavailable) as error:
+            degraded["group"] = str(error)
+            return []
+        chosen: list[GroupMessage] = []
+        room = _GROUP_TOKENS
+        for it in written:
+            text = it.message.text
+            if len(text) > _GROUP_TEXT:
+                text = f"{text[: _GROUP_TEXT - 1]}…"
+            shown = GroupMessage(it.communication, replace(it.message, text=text))
+            room -= shown.tokens
+            if room < 0:
+                break
+            chosen.append(shown)
+        return chosen[::-1]
 
     def hot(
         self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
