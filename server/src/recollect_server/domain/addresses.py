@@ -55,7 +55,7 @@ def name_in(channel: str, text: str) -> str:
     """Return the display name that an address on e-mail has before it, as in `"Hanan" <hanan@example.org>`."""
     if channel != EMAIL or "<" not in text:
         return ""
-    name = parseaddr(_plain(text).removeprefix("mailto:"))[0]
+    name = parseaddr(display_name(text))[0]
     with suppress(HeaderParseError, LookupError, ValueError):  # a name that is encoded wrongly is kept as it is written
         name = str(make_header(decode_header(name)))  # `=?utf-8?b?…?=`
     return display_name(name.encode(errors="replace").decode())[:MAX_DISPLAY_NAME].rstrip()

@@ -1,5 +1,6 @@
 """A short text of what was said before, with sources: a line for each, so that no text in it can pass for another line."""
 
+from recollect_server.domain.addresses import display_name
 from recollect_server.domain.context import Candidate, Context
 from recollect_server.domain.time import to_text
 
@@ -21,7 +22,7 @@ def recall_block(context: Context) -> str:
     if context.group:
         lines.append(_GROUP)
         lines += [
-            f"- {to_text(it.message.timestamp)[:16].replace('T', ' ')}, {_line(it.name)}: {_line(it.message.text)}"
+            f"- {to_text(it.message.timestamp)[:16].replace('T', ' ')}, {_line(it.name)}: {_line(display_name(it.message.text))}"
             for it in context.group
         ]
     return "\n".join(lines)

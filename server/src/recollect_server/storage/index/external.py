@@ -306,7 +306,7 @@ def in_group(connection: apsw.Connection, channel: str, group: str, limit: int) 
     """The newest messages of members of a group who are not blocked, newest first, with their communications."""
     rows: list[Any] = connection.execute(
         "SELECT m.number, m.sequence, m.offset, m.length FROM external_messages m JOIN external_communications c USING (number)"
-        " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id, m.sequence DESC LIMIT ?",
+        " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id DESC, m.sequence DESC LIMIT ?",
         (place_name(channel, group), Trust.BLOCKED.value, limit),
     ).fetchall()
     known = by_number(connection, {row[0] for row in rows})

@@ -63,5 +63,7 @@ def external_words(connection: apsw.Connection) -> None:
         DELETE FROM external_escalations;
         DELETE FROM external_updates;
     """)
-    if last:
-        connection.execute("INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(last),))
+    following = int(last) + 1  # not the last itself: whoever has that cursor would be told of every message again
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'external_updates'")
+    connection.execute("INSERT INTO sqlite_sequence VALUES('external_updates', ?)", (following,))
+    connection.execute("INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(following),))
