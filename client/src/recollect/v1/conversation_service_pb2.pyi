@@ -69,7 +69,8 @@ class CreateRequest(_message.Message):
     pinned: _builtins.bool
     """What comes in over the channel from `party` joins this conversation: so an agent writes first, and the reply finds its place.
     It takes the place of the conversation that was pinned there, as `/new` does; that one stays and is not pinned any more.
-    `party` names the place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
+    The contact must be an owner's address (see ChannelService): what somebody else answers is a third party's. `party` names the
+    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
     message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
     `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
     replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.

@@ -176,7 +176,7 @@ class SearchCommunicationsRequest(_message.Message):
     trust: _external_communication_pb2.Trust.ValueType
     """Only with parties of this trust. Unset means all, blocked ones too."""
     communication_id: _builtins.str
-    """Only this communication. One that is not there has no matches."""
+    """Only this communication."""
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:
         """Only messages said within it."""

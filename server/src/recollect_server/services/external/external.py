@@ -223,8 +223,13 @@ class External:
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
 
     def search(self, asked: Words, limit: int) -> tuple[list[Match], int]:
-        """Find the messages that fit some words best, and count those that match. Raises StorageUnavailable, IndexUnavailable."""
+        """Find the messages that fit some words best, and count those that match.
+
+        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable.
+        """
         self._store.bring_up()
+        if asked.communication_id:
+            self._store.find(asked.communication_id)
         index = self._space.index
         found = index.search_communications(asked, limit)
         stems = {term.stem for term in found.terms if not term.prefix}
