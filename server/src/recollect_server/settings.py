@@ -70,7 +70,7 @@ def _models(value: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
         raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
-    return ", ".join(dict.fromkeys(names))
+    return ", ".join(dict.fromkeys(names)) or "any"
 
 
 def _one_line(value: str) -> str:
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
     models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
-        "", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`; empty: any"
+        "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
     )
     acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
         "Thank you, your message has arrived.",
@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     @property
     def model_names(self) -> tuple[str, ...]:
         """The models that may be chosen; none: any."""
-        return tuple(self.models.split(", ")) if self.models else ()
+        return () if self.models == "any" else tuple(self.models.split(", "))
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -16,7 +16,8 @@ Trust says what becomes of what a party writes, and whether it may be answered:
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from recollect_server.domain.conversation import Unknown, opening_of
+from recollect_server.domain.addresses import display_name
+from recollect_server.domain.conversation import MAX_OPENING, Unknown, opening_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.update import Heartbeat
@@ -219,7 +220,7 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
 
     The display name stands in quotes before the address, so that no name passes for an address or for words of ours.
     """
-    words = opening_of(message.text)
+    words = opening_of(display_name(message.text[: 4 * MAX_OPENING]))
     if not words:
         count = len(message.attachments)
         words = f"({count} attachment{'s' if count != 1 else ''})"
