@@ -122,7 +122,8 @@ async def test_the_async_panel_does_the_same_across_a_restart(start_server: Star
 def test_a_gateway_keeps_names_and_headers_and_acknowledges(client: Client) -> None:
     origin = EmailOrigin(message_id="<2@x>", in_reply_to="<1@x>", references=("<1@x>",), subject="Zoo")
     received = client.channels.receive("email", "1", "The wombat is loose.", sender='"Hanan" <h@x.org>', origin=origin)
-    assert isinstance(outcome := received.outcome, ReceivedExternal)
+    outcome = received.outcome
+    assert isinstance(outcome, ReceivedExternal)
     headers = outcome.message.email
     assert headers is not None
     assert (headers.message_id, headers.in_reply_to, headers.references, headers.subject) == ("2@x", "1@x", ("1@x",), "Zoo")

@@ -45,7 +45,7 @@ from recollect_server.services.upkeep.recovery import Progress, Recovered, recov
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
-from recollect_server.storage.transcript.files import TranscriptFolder, make_folder
+from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
 from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
 from recollect_server.transport.channel_service import ChannelHandlers
@@ -89,7 +89,7 @@ class FolderLock:
         """Takes the lock. Raises CannotStart if another process has it, or the folder cannot be written."""
         try:
             make_folder(data_dir)
-            self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = open_transcript(data_dir / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise _cannot_use(data_dir, error) from error
         try:
@@ -183,9 +183,17 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     clock,
                     settings.model_names,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
+                "RecallService": RecallHandlers(
+                    Recall(space, meaning, tiers, identities),
+                    anchors,
+                    builder,
+                    tiers,
+                    settings.search_timeout.total_seconds(),
+                ),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(
+                    external, live_communications, streams, limits, settings.search_timeout.total_seconds()
+                ),
             },
             ServerOptions(
                 listen=settings.listen,

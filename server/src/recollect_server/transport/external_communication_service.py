@@ -13,7 +13,7 @@ from recollect_server.storage.index.external import CommunicationFilter, Words
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert import optional_milliseconds
 from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to, match_to
-from recollect_server.transport.handling import Send
+from recollect_server.transport.handling import Send, deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
@@ -27,11 +27,13 @@ _NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
 class ExternalCommunicationHandlers:
     """The handlers of ExternalCommunicationService."""
 
-    def __init__(self, external: External, live: LiveCommunications, streams: Streams, limits: Limits) -> None:
+    def __init__(self, external: External, live: LiveCommunications, streams: Streams, limits: Limits, timeout: float) -> None:
+        """`timeout` is how many seconds a search may take at most."""
         self._external = external
         self._live = live
         self._streams = streams
         self._limits = limits
+        self._timeout = timeout
 
     def ListCommunications(
         self, request: api.ListCommunicationsRequest, context: grpc.ServicerContext
@@ -67,6 +69,7 @@ class ExternalCommunicationHandlers:
         self, request: api.SearchCommunicationsRequest, context: grpc.ServicerContext
     ) -> api.SearchCommunicationsResponse:
         """The messages that fit some words best."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -86,7 +89,7 @@ class ExternalCommunicationHandlers:
             optional_milliseconds(request.date_range, "end"),
             request.communication_id,
         )
-        matches, total = self._external.search(asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT))
+        matches, total = self._external.search(asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline)
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 
     def RegisterContact(self, request: api.RegisterContactRequest, context: grpc.ServicerContext) -> api.RegisterContactResponse:

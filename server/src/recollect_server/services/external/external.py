@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from ulid import ULID
 
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.conversation import Content, opening_of
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import EscalationClosed, EscalationNotFound, TrustRequired
 from recollect_server.domain.external import (
     DIRECT,
@@ -29,14 +30,13 @@ from recollect_server.domain.external import (
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
-from recollect_server.domain.snippets import has_match, snippet
+from recollect_server.domain.snippets import CHUNK, Passages, plain
 from recollect_server.domain.text import composed
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.locks import StripedLocks
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
-from recollect_server.storage.index.index import Index
 
 PageEnd = tuple[int, str]
 """Where a page ends: a time or a line, and an id."""
@@ -222,22 +222,23 @@ class External:
         last = found[size - 1] if len(found) > size else None
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
 
-    def search(self, asked: Words, limit: int) -> tuple[list[Match], int]:
+    def search(self, asked: Words, limit: int, deadline: Deadline = UNLIMITED) -> tuple[list[Match], int]:
         """Find the messages that fit some words best, and count those that match.
 
-        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable.
+        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone, DeadlineExceeded.
         """
         self._store.bring_up()
         if asked.communication_id:
             self._store.find(asked.communication_id)
         index = self._space.index
-        found = index.search_communications(asked, limit)
-        stems = {term.stem for term in found.terms if not term.prefix}
-        prefixes = {term.stem for term in found.terms if term.prefix}
+        with index.until(deadline):
+            found = index.search_communications(asked, limit)
+        stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
+        passages = Passages(stems, prefixes, index.tokens, deadline)
         matches: list[Match] = []
         for communication, place, score in found.hits:
             for message in self._store.messages(communication.id, [place]):
-                shown = snippet_of(index, message, stems, prefixes)
+                shown = _snippet(passages, message)
                 matches.append(Match(communication, message, shown, score / found.hits[0][2] if found.hits[0][2] else 1.0))
         return matches, found.total
 
@@ -348,12 +349,12 @@ class External:
         return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None
 
 
-def snippet_of(index: Index, message: ExternalMessage, stems: set[str], prefixes: set[str]) -> str:
+def _snippet(passages: Passages, message: ExternalMessage) -> str:
     """Return the part of a message that has the words; its subject goes before a text that has none of them."""
     content = composed(message.text)
-    tokens = index.tokens(content)
+    if (passage := passages.best(content)) is not None:
+        return passage.rendered(content)
     mail = message.origin.email
-    if mail and mail.subject and not has_match(content, tokens, stems, prefixes):
-        content = composed(f"{mail.subject}\n{message.text}")
-        tokens = index.tokens(content)
-    return snippet(content, tokens, stems, prefixes)
+    content = composed(f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text)
+    passage = passages.best(content[:CHUNK])
+    return passage.rendered(content) if passage else opening_of(plain(content))
