@@ -193,6 +193,16 @@ def test_a_panel_that_begins_anew_where_none_is_pinned_pins_the_new_one(post: Po
     assert home(post.whatsapp("Two")) == newest
 
 
+def test_a_panel_that_begins_anew_from_a_thread_that_goes_on_elsewhere_leaves_that_in_use(post: Post) -> None:
+    old = home(post.mail("One", "<1@x>"))
+    in_use = home(post.mail("/new", "<2@x>", "<1@x>"))
+    beside = post.command(old, "/new").conversation.id
+    assert [post.get(it).pinned for it in (old, in_use, beside)] == [False, True, False]
+    assert home(post.mail("Two", "<3@x>", "<1@x>")) == in_use
+    newest = post.command(in_use, "/new").conversation.id
+    assert home(post.mail("Three", "<4@x>", "<1@x>")) == newest
+
+
 def test_a_panel_that_clears_an_old_conversation_leaves_the_pinned_one(post: Post) -> None:
     old = home(post.whatsapp("One"))
     pinned = home(post.whatsapp("/new"))

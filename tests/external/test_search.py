@@ -7,7 +7,9 @@ import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.external import EmailHeaders, Provenance
+from recollect_server.storage.index.channel_tables import contact_names
 from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.migrations import MIGRATIONS
 
 from tests.cli.conftest import run
 from tests.conftest import RunningServer, Start
@@ -143,7 +145,7 @@ def as_before(path: Path) -> None:
             connection.execute(f"ALTER TABLE external_communications DROP COLUMN {column}")
         for column in ("time", "place"):
             connection.execute(f"ALTER TABLE external_messages DROP COLUMN {column}")
-        connection.pragma("user_version", 5)
+        connection.pragma("user_version", MIGRATIONS.index(contact_names))
     connection.close()
 
 

@@ -105,7 +105,7 @@ class ExternalCommunicationServiceServicer(object):
     def SearchCommunications(self, request, context):
         """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
         display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
-        these.
+        these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class ExternalCommunicationServiceStub:
     SearchCommunications: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.SearchCommunicationsRequest, _external_communication_service_pb2.SearchCommunicationsResponse]
     """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
     display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
-    these.
+    these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
     """
     RegisterContact: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.RegisterContactRequest, _external_communication_service_pb2.RegisterContactResponse]
     """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
@@ -82,7 +82,7 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     SearchCommunications: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.SearchCommunicationsRequest, _external_communication_service_pb2.SearchCommunicationsResponse]  # type: ignore[assignment]
     """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
     display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
-    these.
+    these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
     """
     RegisterContact: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.RegisterContactRequest, _external_communication_service_pb2.RegisterContactResponse]  # type: ignore[assignment]
     """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
@@ -137,7 +137,7 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_external_communication_service_pb2.SearchCommunicationsResponse, _abc.Awaitable[_external_communication_service_pb2.SearchCommunicationsResponse]]:
         """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
         display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
-        these.
+        these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
         """
 
     @_abc_1.abstractmethod

@@ -262,7 +262,8 @@ class Receiving:
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
         with self._mails.hold_all() if channel == EMAIL else self._places.hold(place.name):
-            in_use = self._space.routes.pinned(self._space.index, place) if place.known else None
+            routes, index = self._space.routes, self._space.index
+            in_use = routes.pinned(index, place) if place.known else routes.end(index, conversation_id)
             if in_use not in (None, conversation_id):  # it keeps its place: a new one begins beside it
                 beginning = replace(beginning, pinned=False)
             return self._commands.run(asked, conversation_id, beginning)
