@@ -140,7 +140,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
-        external = External(communications)
+        external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
         working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
         live = LiveUpdates(
@@ -163,7 +163,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, settings.max_answer_bytes)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -171,7 +171,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
         answers = Answers(settings.max_answer_bytes)
         recall = Recall(space, meaning, tiers, identities)
@@ -185,11 +185,12 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     limits,
                     answers,
                     clock,
+                    settings.model_names,
                 ),
                 "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
                 "ExternalCommunicationService": ExternalCommunicationHandlers(
-                    external, live_communications, streams, limits, answers
+                    external, live_communications, streams, limits, answers, settings.search_timeout.total_seconds()
                 ),
             },
             ServerOptions(

@@ -27,6 +27,7 @@ _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 """The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
 
 
@@ -88,6 +89,23 @@ def _at_most(most: timedelta) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _names(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _models(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
+        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+    return ", ".join(dict.fromkeys(names)) or "any"
+
+
+def _one_line(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("must be one line without space around it")
+    return value
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
@@ -155,6 +173,14 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
+        "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
+    )
+    acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
+        "Thank you, your message has arrived.",
+        max_length=1000,
+        description="the one reply that an untrusted third party may have before the owner answers; empty: none",
+    )
     sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
     sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
@@ -163,6 +189,11 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that may be chosen; none: any."""
+        return () if self.models == "any" else tuple(self.models.split(", "))
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

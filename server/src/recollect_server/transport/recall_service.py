@@ -137,8 +137,9 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
+        group = request.include_group
         with self._answers.room(context) as keep:
-            built = self._builder.build(request.conversation_id, request.message, budget, deadline)
+            built = self._builder.build(request.conversation_id, request.message, budget, deadline, include_group=group)
             return keep(context_to(built, FORMS[request.format](built, request.message)))
 
     def ListTierTransitions(

@@ -40,7 +40,11 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
 _REFLECTION_THREADS = 8  # at the most: one opens the streams, unless grpcio has a thread wait for each
 _SOCKET = "socket"  # name of a Unix socket's file until it takes its path
 _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
-_COMPUTING = {"Search", "BuildContext"}  # reads that compute for long: many at once would take Python's lock from all others
+_COMPUTING = {
+    "Search",
+    "BuildContext",
+    "SearchCommunications",
+}  # reads that compute for long: many at once would take Python's lock from all others
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
 
 

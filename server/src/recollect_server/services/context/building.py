@@ -7,19 +7,24 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Context, Dropped, Packed, Tier
+from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
+from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS = 600  # of all anchors: the surest come first
+_GROUP_MESSAGES = 20  # of other members of a group, at the most
+_GROUP_TOKENS = 900  # of all of them
+_GROUP_TEXT = 1000  # characters of one of them
 _ASKED = 4000  # characters of a message that words are taken from
 
 
@@ -34,17 +39,38 @@ class Choosing:
 class ContextBuilder:
     """Builds contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing, max_bytes: int) -> None:
+    def __init__(
+        self,
+        space: Space,
+        meaning: Meaning,
+        anchors: Anchors,
+        tiers: Tiers,
+        choosing: Choosing,
+        external: External,
+        max_bytes: int,
+    ) -> None:
         """`max_bytes` of one answer: no more are read of the conversation's own turns, nor packed."""
         self._space = space
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
+        self._external = external
         self._max_bytes = max_bytes
 
-    def build(self, conversation_id: str, message: str, budget: Budget, deadline: Deadline = UNLIMITED) -> Context:
-        """Return the context of an answer to a message in a conversation. Raises CallerGone, DeadlineExceeded."""
+    def build(
+        self,
+        conversation_id: str,
+        message: str,
+        budget: Budget,
+        deadline: Deadline = UNLIMITED,
+        *,
+        include_group: bool = False,
+    ) -> Context:
+        """Return the context of an answer to a message in a conversation; on request with what others wrote in its group.
+
+        Raises CallerGone, DeadlineExceeded.
+        """
         deadline.check()
         budget = budget.settled()
         degraded: dict[str, str] = {}
@@ -69,9 +95,34 @@ class ContextBuilder:
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        context = _within(Context(hot, warm, cold, anchors, summary, recalled.names, degraded), self._max_bytes)
+        group = self.group(head, degraded) if include_group else []
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group)
+        context = _within(context, self._max_bytes)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
+
+    def group(self, head: Head | None, degraded: dict[str, str]) -> list[GroupMessage]:
+        """Return the newest messages of the group's other members that there is room for, oldest first."""
+        group = group_of(head.conversation.party) if head else ""
+        if head is None or not group:
+            return []
+        try:
+            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES)
+        except (IndexUnavailable, StorageUnavailable) as error:
+            degraded["group"] = str(error)
+            return []
+        chosen: list[GroupMessage] = []
+        room = _GROUP_TOKENS
+        for it in written:
+            text = it.message.text
+            if len(text) > _GROUP_TEXT:
+                text = f"{text[: _GROUP_TEXT - 1]}…"
+            shown = GroupMessage(it.communication, replace(it.message, text=text))
+            room -= shown.tokens
+            if room < 0:
+                break
+            chosen.append(shown)
+        return chosen[::-1]
 
     def hot(
         self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
