@@ -33,6 +33,16 @@ def open_writer(path: Path) -> apsw.Connection:
     return connection
 
 
+@contextmanager
+def patience(connection: apsw.Connection, milliseconds: int) -> Iterator[None]:
+    """Lets a connection of the server wait for others only so long."""
+    connection.set_busy_timeout(milliseconds)
+    try:
+        yield
+    finally:
+        connection.set_busy_timeout(_PATIENCE)
+
+
 class Readers:
     """A connection for each thread that reads."""
 

@@ -72,6 +72,7 @@ def scores(connection: apsw.Connection, terms: list[Term], total: int, most: int
     `total` is how many conversations there are. Lengths count nothing: notes are all about as long.
     """
     found: dict[int, float] = {}
+    values: tuple[str, ...]
     for term in terms:
         if term.prefix:
             where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + _LAST)

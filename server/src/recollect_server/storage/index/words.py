@@ -15,6 +15,20 @@ _LEAST_TERMS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class WordTables:
+    """A table of words and its vocabulary."""
+
+    words: str
+    vocabulary: str
+    notes: str = ""
+    """The table of the words of notes; empty where there are none."""
+
+
+CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
+EXTERNAL = WordTables("external_fts", "external_vocabulary")
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
     """A word of a query."""
 
@@ -34,13 +48,13 @@ class Term:
         return quoted + "*" if self.prefix else quoted
 
 
-def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -> list[Term]:
+def choose_terms(connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS) -> list[Term]:
     """The words of a query to search for, the rarest first. Words that nothing has are left out.
 
     Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
     message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
-    found = [(*_frequency(connection, term), term) for term in _terms(connection, query)]
+    found = [(*_frequency(connection, term, tables), term) for term in _terms(connection, query)]
     found = [it for it in found if it[0] or it[1]]
     found.sort(key=lambda it: (it[0], it[2].stem))
     chosen: list[Term] = []
@@ -82,12 +96,16 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequency(connection: apsw.Connection, term: Term) -> tuple[int, int]:
+def _frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> tuple[int, int]:
     """Return how many messages have the term, and how many conversations in their notes."""
+    values: tuple[str, ...]
     if term.prefix:
-        found = connection.execute("SELECT count(*) FROM turns_fts WHERE turns_fts MATCH ?", (term.match,)).get
-        query, values = "SELECT count(*) FROM notes_words WHERE stem >= ? AND stem < ?", (term.stem, term.stem + "\U0010ffff")
+        found = connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get
+        where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + "\U0010ffff")
     else:
-        found = connection.execute("SELECT doc FROM turns_vocabulary WHERE term = ?", (term.stem,)).get
-        query, values = "SELECT count(*) FROM notes_words WHERE stem = ?", (term.stem,)
-    return int(found or 0), int(connection.execute(query, values).get)
+        found = connection.execute(f"SELECT doc FROM {tables.vocabulary} WHERE term = ?", (term.stem,)).get
+        where, values = "stem = ?", (term.stem,)
+    notes = 0
+    if tables.notes:
+        notes = int(connection.execute(f"SELECT count(*) FROM {tables.notes} WHERE {where}", values).get)
+    return int(found or 0), notes
