@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.conftest import connect, service
 
-__all__ = ["connect", "service"]
+__all__ = ["connect", "scale", "service"]
 
 
 @pytest.fixture(scope="session")
