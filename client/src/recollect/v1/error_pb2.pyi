@@ -90,6 +90,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
     ERROR_REASON_ESCALATION_RESOLVED: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+    ERROR_REASON_CONVERSATION_PINNED: _ErrorReason.ValueType  # 21
+    """FAILED_PRECONDITION. The conversation is pinned, and the delete does not say `force`. Metadata: `conversation_id`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
@@ -172,4 +174,6 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 ERROR_REASON_ESCALATION_RESOLVED: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+ERROR_REASON_CONVERSATION_PINNED: ErrorReason.ValueType  # 21
+"""FAILED_PRECONDITION. The conversation is pinned, and the delete does not say `force`. Metadata: `conversation_id`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
