@@ -131,6 +131,7 @@ class Conversations:
         messages: Iterable[Message],
         *,
         expected_turn: int | None = None,
+        in_reply_to_turn: int | None = None,
         draft_id: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -138,12 +139,14 @@ class Conversations:
         """Appends messages, all or none. When it returns they are on the disk and can be searched.
 
         With `expected_turn` they are written only if that is still the conversation's newest turn (0: it has none yet),
-        and else `TurnOutOfDate` is raised. `draft_id` is the live draft that these messages complete.
+        and else `TurnOutOfDate` is raised. A tool result joins the turn of its call, however late it comes; with
+        `in_reply_to_turn` the assistant's messages join that turn instead of the newest. `draft_id` is the live draft that
+        these messages complete.
 
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = await client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.append_turn(conversation_id, messages, expected_turn, draft_id, request_id)
+        call = calls.append_turn(conversation_id, messages, expected_turn, in_reply_to_turn, draft_id, request_id)
         return await self._invoker.run(call, timeout)
 
     def watch(

@@ -1,7 +1,9 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import orjson
 import structlog
@@ -122,9 +124,15 @@ class Conversations:
         request_id: str,
         expected_turn: int | None,
         draft_id: str,
+        in_reply_to_turn: int | None = None,
     ) -> Appended:
-        """Appends messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none."""
-        payload = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        """Append messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none.
+
+        Assistant messages belong to turn `in_reply_to_turn`, or to the newest; tool results to the turn of their calls.
+        """
+        payload: dict[str, Any] = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        if in_reply_to_turn is not None:
+            payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             head = self._space.end(conversation_id)
@@ -137,8 +145,8 @@ class Conversations:
                 raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
             if head.conversation.pinned:
                 check_writable(head.conversation, [message.channel for message in messages])
-            self._check_tool_results(head, messages)
-            lines: list[Content] = [*placed(head, messages, self._space.clock())]
+            joined = self._joined(head, messages, in_reply_to_turn)
+            lines: list[Content] = [*placed(head, joined, self._space.clock())]
             done = self._space.commit(head, lines, request, draft_id=draft_id)
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
@@ -235,41 +243,86 @@ class Conversations:
             reach("event.recorded")
             return done.head.conversation
 
-    def _check_tool_results(self, head: Head, messages: list[Message]) -> None:
-        """Refuses a tool result whose call was not made, or was answered, in its turn; and a call whose id the turn has."""
-        calls: dict[str, bool] | None = None  # whether each waits; None: those of the turn that is open, not looked up yet
+    def _joined(self, head: Head, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
+        """Return the messages with the turns of those that join an earlier one than the newest.
+
+        Raises InvalidField for a tool result whose call was not made, or was answered; for a call whose id its turn has; and for a
+        turn that is not there.
+        """
+        newest = head.conversation.turn_count
+        if in_reply_to_turn is not None and not 1 <= in_reply_to_turn <= newest:
+            there = f"has turns 1 to {newest}" if newest else "has no turn yet"
+            raise InvalidField.of("in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}")
+        calls = _Calls(head, partial(self._calls_of, head))
+        joined: list[Message] = []
         for index, message in enumerate(messages):
-            if message.role is Role.USER:
-                calls = {}
-            elif message.role is Role.ASSISTANT and message.tool_calls:
-                if calls is None:
-                    calls = self._calls(head)
-                for place, call in enumerate(message.tool_calls):
-                    if call.id in calls:
-                        raise InvalidField.of(
-                            f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
-                        )
-                    calls[call.id] = True
-            elif message.role is Role.TOOL:
-                if calls is None:
-                    calls = self._calls(head)
-                if not calls.get(message.tool_call_id):
+            if message.role is Role.USER or newest == 0:
+                newest += 1
+                calls.begin(newest)
+            turn = in_reply_to_turn or newest
+            for place, call in enumerate(message.tool_calls):
+                if not calls.make(turn, call.id):
+                    raise InvalidField.of(
+                        f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
+                    )
+            if message.role is Role.TOOL:
+                found = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
+                if found is None:
                     raise InvalidField.of(
                         f"messages[{index}].tool_call_id",
-                        f"is {message.tool_call_id!r}, and no tool call of that id waits for a result in this turn",
+                        f"is {message.tool_call_id!r}, and no tool call of that id waits for a result",
                     )
-                calls[message.tool_call_id] = False
+                turn = found
+            joined.append(message if turn == newest else replace(message, turn_number=turn))
+        return joined
 
-    def _calls(self, head: Head) -> dict[str, bool]:
-        """The tool calls of the newest turn, and whether each waits for its result."""
+    def _calls_of(self, head: Head, turn: int) -> dict[str, bool]:
+        """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
-        turn = head.conversation.turn_count
         written = turns_of(self._space, head, turn, turn).messages
         for message in [*written, *(m for m in self._space.held(head.conversation.id) if m.turn_number == turn)]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
         return calls
+
+
+class _Calls:
+    """The tool calls of a conversation and whether each waits for its result, while a batch is placed behind its end.
+
+    Exact for the turns that are asked for by number, which are read; for other turns what the conversation notes of them.
+    """
+
+    def __init__(self, head: Head, read: Callable[[int], dict[str, bool]]) -> None:
+        self._read = read
+        self._noted = head.conversation.open_calls
+        self._turns: dict[int, dict[str, bool]] = {}
+
+    def begin(self, turn: int) -> None:
+        """Note that a turn begins, without any call."""
+        self._turns[turn] = {}
+
+    def make(self, turn: int, call_id: str) -> bool:
+        """Note a call. Return False if its turn has one of that id."""
+        calls = self._of(turn)
+        if call_id in calls:
+            return False
+        calls[call_id] = True
+        return True
+
+    def answer(self, call_id: str, newest: int, named: int | None) -> int | None:
+        """Note the result of a call, and return its turn: the named one, or else the newest with such a call; None: no turn."""
+        noted = {turn for turn, name in self._noted if name == call_id}
+        turns = [*([named] if named else []), newest, *sorted(noted | self._turns.keys(), reverse=True)]
+        found = next((turn for turn in turns if self._of(turn).get(call_id)), None)
+        if found is not None:
+            self._of(found)[call_id] = False
+        return found
+
+    def _of(self, turn: int) -> dict[str, bool]:
+        if turn not in self._turns:
+            self._turns[turn] = self._read(turn)
+        return self._turns[turn]
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:

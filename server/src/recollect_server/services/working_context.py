@@ -10,7 +10,7 @@ import structlog
 from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
@@ -23,7 +23,7 @@ log = structlog.get_logger("recollect.working_context")
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Messages of whole turns, oldest first, and how many lines among them were damaged and left out."""
+    """Messages of whole turns, in reading order, and how many lines among them were damaged and left out."""
 
     messages: list[Message]
     damaged: int = 0
@@ -166,4 +166,4 @@ def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
         lines, _ = read_unindexed(space.folder, head.conversation.id, head.lines)
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    return messages_of(lines), sum(line.entry is None for line in lines)
+    return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

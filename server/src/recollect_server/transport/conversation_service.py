@@ -4,6 +4,7 @@ from functools import partial
 
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.message_pb2 import ROLE_USER
 
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.time import Clock
@@ -140,6 +141,11 @@ class ConversationHandlers:
         checks.text("draft_id", request.draft_id, most=_MAX_NAME)
         checks.not_negative("expected_turn", request.expected_turn)
         check_messages(checks, request.messages, self._limits, self._clock())
+        in_reply_to_turn = request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
+        if in_reply_to_turn is not None and in_reply_to_turn < 1:
+            checks.refuse("in_reply_to_turn", f"is {in_reply_to_turn}; turns begin with 1")
+        if in_reply_to_turn is not None and any(message.role == ROLE_USER for message in request.messages):
+            checks.refuse("in_reply_to_turn", "does not go with user messages: each opens a turn of its own")
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -147,6 +153,7 @@ class ConversationHandlers:
             request_id=request.request_id,
             expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
             draft_id=request.draft_id,
+            in_reply_to_turn=in_reply_to_turn,
         )
         answer = api.AppendTurnResponse(
             turn_number=appended.messages[-1].turn_number if appended.messages else 0,

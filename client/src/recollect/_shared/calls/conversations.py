@@ -133,6 +133,7 @@ def append_turn(
     conversation_id: str,
     messages: Iterable[Message],
     expected_turn: int | None,
+    in_reply_to_turn: int | None,
     draft_id: str | None,
     request_id: str | None,
 ) -> Call[pb.AppendTurnRequest, pb.AppendTurnResponse, AppendedTurn]:
@@ -142,6 +143,7 @@ def append_turn(
         conversation_id=conversation_id,
         messages=parts.messages(messages),
         expected_turn=expected_turn,
+        in_reply_to_turn=in_reply_to_turn,
         draft_id=draft_id,
         request_id=parts.request_id(request_id),
     )

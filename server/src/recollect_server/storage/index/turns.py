@@ -8,11 +8,14 @@ import orjson
 
 from recollect_server.domain.budget import newest_turns
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import id_range, message_id, sequence_of
+from recollect_server.domain.message_ids import SEQUENCE_BITS, id_range, message_id, sequence_of
 from recollect_server.domain.text import segment
 
 Place = tuple[int, int, int]
 """Where a line is: sequence, offset, length in bytes."""
+
+_OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"  # as the index `messages_by_turn` spells it: else it would not be used
+_NO_TURN = 1 << 31  # higher than any turn
 
 
 def searchable_text(message: Message) -> str:
@@ -47,26 +50,6 @@ def count(connection: apsw.Connection, number: int) -> int:
     return int(connection.execute("SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?", id_range(number)).get)
 
 
-def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
-    """The id of the first message whose turn is `turn` or later; one past the last message if there is none.
-
-    Turn numbers grow with the id, so some twenty look-ups find it in any conversation, without an index on turns.
-    """
-    low, high = id_range(number)
-    last = connection.execute("SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?", (low, high)).get
-    if last is None:
-        return low
-    high = last + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = connection.execute("SELECT id, turn_number FROM messages WHERE id >= ? ORDER BY id LIMIT 1", (middle,)).get
-        if found is None or found[0] > last or found[1] >= turn:
-            high = middle
-        else:
-            low = found[0] + 1
-    return low
-
-
 def tail(
     connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
 ) -> tuple[list[Place], bool]:
@@ -74,36 +57,29 @@ def tail(
 
     `budget.newest_turns` chooses them. `before_turn` 0 means the end.
     """
-    low, high = id_range(number)
-    if before_turn:
-        high = first_of_turn(connection, number, before_turn) - 1
     rows = connection.execute(
-        "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
-        (low, high),
+        f"SELECT id, turn_number, tokens, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number < ?"
+        " ORDER BY turn_number DESC, id DESC",
+        (number, before_turn or _NO_TURN),
     )
     chosen = newest_turns(
         ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
     )
-    found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
-    if found:
-        return found, has_before(connection, number, found[0][0])
+    places = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
+    if places:
+        return places, _has_before(connection, number, chosen[0][1])
     # Nothing to show: everything there is lies before.
-    return found, after_turn > 0 and count(connection, number) > 0
+    return places, after_turn > 0 and count(connection, number) > 0
 
 
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
-    """The messages of the turns from `first` to `last`, oldest first."""
-    start = first_of_turn(connection, number, first)
+    """The messages of the turns from `first` to `last`, in the order of their turns, and of their lines within a turn."""
     rows = connection.execute(
-        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
-        (start, id_range(number)[1]),
+        f"SELECT id, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number BETWEEN ? AND ?"
+        " ORDER BY turn_number, id",
+        (number, first, last),
     )
-    places: list[Place] = []
-    for identity, turn, offset, length in rows:
-        if turn > last:
-            break
-        places.append((sequence_of(identity), offset, length))
-    return places
+    return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
 
 
 def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -> list[int]:
@@ -131,13 +107,10 @@ def place_before(connection: apsw.Connection, number: int, sequence: int) -> Pla
     return None if row is None else (sequence_of(row[0]), row[1], row[2])
 
 
-def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
-    """Whether the conversation has a message before this line."""
-    low, _ = id_range(number)
-    return (
-        connection.execute("SELECT 1 FROM messages WHERE id >= ? AND id < ? LIMIT 1", (low, message_id(number, sequence))).get
-        is not None
-    )
+def _has_before(connection: apsw.Connection, number: int, turn: int) -> bool:
+    """Whether the conversation has a message of an earlier turn."""
+    query = f"SELECT 1 FROM messages WHERE {_OF_CONVERSATION} AND turn_number < ? LIMIT 1"
+    return connection.execute(query, (number, turn)).get is not None
 
 
 def places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from recollect_server.domain.conversation import Content
@@ -35,17 +36,21 @@ def scan(path: Path, offset: int = 0, sequence: int = 1) -> Iterator[Line]:
     """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError."""
     handle = open_transcript(path, os.O_RDONLY)
     try:
-        rest = b""
-        position = offset
-        while chunk := os.pread(handle, _CHUNK, position):
-            position += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            for raw in whole:
-                yield line_of(raw, sequence, offset)
-                offset += len(raw) + 1
-                sequence += 1
+        yield from _scan(handle, offset, sequence)
     finally:
         os.close(handle)
+
+
+def _scan(handle: int, offset: int, sequence: int, until: int | None = None) -> Iterator[Line]:
+    rest = b""
+    position = offset
+    while chunk := os.pread(handle, _CHUNK if until is None else min(_CHUNK, until - position), position):
+        position += len(chunk)
+        *whole, rest = (rest + chunk).split(b"\n")
+        for raw in whole:
+            yield line_of(raw, sequence, offset)
+            offset += len(raw) + 1
+            sequence += 1
 
 
 def read_lines(path: Path, places: list[tuple[int, int, int]]) -> list[Line]:
@@ -85,20 +90,24 @@ def ends_a_line(path: Path, offset: int) -> bool:
 
 
 def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
-    """How many lines between the first and the last of these places, which are ascending, are damaged. Raises OSError.
+    """Count the damaged lines between the first and the last of these places. Raises OSError.
 
-    What lies between two messages is events, or lines that the index could not read.
+    What lies between two messages that follow each other is events, or lines that the index could not read. Between a message and a
+    late one of the same turn are other messages too: from the first of these on the lines are other turns'.
     """
-    gaps = [(before, after) for before, after in pairwise(places) if after[1] > before[1] + before[2]]
+    ordered = sorted(places, key=itemgetter(1))
+    gaps = [(before, after) for before, after in pairwise(ordered) if after[1] > before[1] + before[2]]
     if not gaps:
         return 0
     damaged = 0
     handle = open_transcript(path, os.O_RDONLY)
     try:
         for before, after in gaps:
-            start = before[1] + before[2]
-            for number, raw in enumerate(os.pread(handle, after[1] - start, start).split(b"\n")[:-1]):
-                damaged += line_of(raw, before[0] + 1 + number, start).entry is None
+            for line in _scan(handle, before[1] + before[2], before[0] + 1, after[1]):
+                if line.entry is None:
+                    damaged += 1
+                elif isinstance(line.entry.content, Message):
+                    break
     finally:
         os.close(handle)
     return damaged
