@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -116,7 +117,8 @@ def test_a_turn_that_is_named_is_part_of_what_a_request_id_names(service: Servic
     again = service.append(conversation_id, agent("1"), in_reply_to_turn=1, request_id="r")
     assert (again.duplicate, list(again.messages)) == (True, list(stored.messages))
     for other in ({"in_reply_to_turn": 2}, {}):
-        failure = failure_of(lambda other=other: service.append(conversation_id, agent("1"), request_id="r", **other))
+        request = api.AppendTurnRequest(conversation_id=conversation_id, messages=[agent("1")], request_id="r", **other)
+        failure = failure_of(partial(service.conversations.AppendTurn, request))
         assert failure.reason == "REQUEST_ID_REUSED"
 
 
