@@ -129,7 +129,7 @@ def show(shell: Shell, conversation: str | None, channel: str | None, turns: int
 def print_message(out: Console, message: Message, margin: str = "") -> None:
     """One message, for people."""
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
-    head.append_text(clean(message.sender or message.role.value, _STYLES[message.role]))
+    head.append_text(one_line(message.sender or message.role.value, _STYLES[message.role]))
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:

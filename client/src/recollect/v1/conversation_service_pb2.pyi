@@ -68,7 +68,7 @@ class CreateRequest(_message.Message):
     """Makes the call exactly-once (see ConversationService)."""
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part. At most 64, each 1 to 256 characters, none twice. Unset means `user`."""
+        """Who takes part. At most 64, each 1 to 256 characters on one line without control characters, none twice. Unset means `user`."""
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:

@@ -36,6 +36,7 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
 )
 from recollect_server.domain.message import Role
+from recollect_server.domain.text import one_line
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -118,7 +119,7 @@ class _Sending:
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
         self._id = self._calls.create(
             began.channel,
-            participants=began.participants,
+            participants=[one_line(name) for name in began.participants],
             party=party_to(began.party),
             model=began.model,
             create_time=time_to(began.time),
