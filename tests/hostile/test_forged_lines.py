@@ -32,7 +32,7 @@ SOURCE = re.compile(
     r'\[(\d+)\] 2023-11-14, "(?:[^"\\]|\\.)*" \(conv-01HQ[0-9A-Z]+, turn [12]\), '
     r'(user "(?:[^"\\]|\\.)*"|[^":\\]+): zebra \d+ (?:said|again)'
 )
-"""A line of the recall block: a title in quotation marks, and a role, a name that is none, or a role and a name in quotation marks."""
+"""A line of the recall block. Who speaks is a role, a name that is none, or a role and a name in quotation marks."""
 ROLES = ("system", "developer", "assistant", "tool")
 
 

@@ -116,8 +116,10 @@ def test_a_turn_that_is_named_is_part_of_what_a_request_id_names(service: Servic
     stored = service.append(conversation_id, agent("1"), in_reply_to_turn=1, request_id="r")
     again = service.append(conversation_id, agent("1"), in_reply_to_turn=1, request_id="r")
     assert (again.duplicate, list(again.messages)) == (True, list(stored.messages))
-    for other in ({"in_reply_to_turn": 2}, {}):
-        request = api.AppendTurnRequest(conversation_id=conversation_id, messages=[agent("1")], request_id="r", **other)
+    for other in (2, None):
+        request = api.AppendTurnRequest(
+            conversation_id=conversation_id, messages=[agent("1")], in_reply_to_turn=other, request_id="r"
+        )
         failure = failure_of(partial(service.conversations.AppendTurn, request))
         assert failure.reason == "REQUEST_ID_REUSED"
 

@@ -40,16 +40,19 @@ class Conversations:
         party: Party | None = None,
         model: str | None = None,
         create_time: datetime | None = None,
+        messages: Iterable[Message] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Begins a conversation on a channel. Its first message may follow at any time.
+        """Begins a conversation on a channel. Its first messages may come with it, stored with it or not at all, or follow at
+        any time.
 
         `create_time` is for an import: when it began.
 
+        >>> conversation = client.conversations.create("web", messages=[Message.user("Is the disk full?")])
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, request_id)
+        call = calls.create(channel, participants, party, model, create_time, messages, request_id)
         return self._invoker.run(call, timeout)
 
     def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
@@ -265,17 +268,19 @@ class Conversations:
         conversation_id: str,
         *,
         anchors: AnchorDisposition | None = None,
+        force: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> DeletionReceipt:
         """Removes a conversation for good, its text from every file of the service, and says from where.
 
         `anchors` says what becomes of the anchors that came from it. Without, a conversation that has some is not deleted:
-        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`.
+        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`. So is a pinned one, with the reason `CONVERSATION_PINNED`,
+        unless `force` says to delete it all the same.
 
         >>> receipt = client.conversations.delete(conversation_id, anchors=AnchorDisposition.KEEP)
         """
-        return self._invoker.run(calls.delete(conversation_id, anchors, request_id), timeout)
+        return self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
 
     def _all_pages(self, call: calls.ListCall | None, timeout: float | None) -> Iterator[Conversation]:
         while call is not None:

@@ -1,6 +1,7 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ import orjson
 import structlog
 from ulid import ULID
 
+from recollect_server.domain.addresses import WEB
 from recollect_server.domain.conversation import (
     Abbreviated,
     Began,
@@ -17,10 +19,20 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    fold,
 )
-from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    ConversationPinned,
+    ConversationReadOnly,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+    TurnOutOfDate,
+)
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.naming import notes_due
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -97,24 +109,43 @@ class Conversations:
         model: str,
         create_time: int | None,
         request_id: str,
-    ) -> tuple[Conversation, bool]:
-        """Begins a conversation. Returns it, and whether this request had begun it before."""
-        payload = {
+        messages: list[Message] | None = None,
+    ) -> Appended:
+        """Begin a conversation with its first messages, if it has any, in one write: all or none.
+
+        A new conversation on the web takes the place of the one in use there, whose notes are queued.
+        """
+        messages = messages or []
+        payload: dict[str, Any] = {
             "channel": channel,
             "participants": participants,
             "party": [party.contact, party.group_id, party.thread_id, party.subject],
             "model": model,
             "created": create_time,
         }
+        if messages:
+            payload["messages"] = [message_fields(message) for message in messages]
         request = key_of("Create", request_id, payload)
         with self._space.request_locks.hold(request_id or channel):
             if request and (known := find_known(self._space, request, None)):
-                return as_it_was(self._space, self._replays, known, None)[1], True
+                stored, conversation = as_it_was(self._space, self._replays, known, None)
+                return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
             time = self._space.clock() if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model)
+            empty = fold(None, began)
+            assert empty is not None
+            check_writable(empty, [message.channel for message in messages])
+            head = Head(empty, 0, 1, None, indexed=True)
+            first = placed(head, self._joined(head, messages, None), self._space.clock())
+            before = self._in_use(channel) if create_time is None else None
             with self._space.locks.hold(conversation_id):
-                return self._space.begin([began], conversation_id, request).head.conversation, False
+                done = self._space.begin([began, *first], conversation_id, request)
+            if before is not None:
+                self.queue_notes(before)
+        return Appended(
+            done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
+        )
 
     def append(
         self,
@@ -183,6 +214,27 @@ class Conversations:
         request = key_of("RecordAbbreviation", request_id, {"id": conversation_id, "text": text, "topics": topics})
         return self._record(conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None))
 
+    def queue_notes(self, conversation_id: str) -> None:
+        """Queue the notes of a conversation that is left.
+
+        One that is gone, or an index that refuses, is passed over: notes that are not queued are written once the conversation has
+        been idle for a while.
+        """
+        with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
+            with self._space.locks.hold(conversation_id):
+                head = self._space.head(conversation_id)
+            if head.number is not None and notes_due(head.conversation):
+                self._space.index.want_abbreviation(head.number, None)
+
+    def _in_use(self, channel: str) -> str | None:
+        """Return the conversation that a new one on a channel takes the place of: on the web, the most recent; else none."""
+        if channel != WEB:
+            return None
+        with suppress(IndexUnavailable):
+            found = self._space.index.select(Filter(channels=(WEB,)), 1)
+            return found[0].conversation.id if found else None
+        return None
+
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
         """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
         request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
@@ -198,13 +250,20 @@ class Conversations:
             elif known:
                 self._space.index.remember(known)
 
-    def delete(self, conversation_id: str, anchors: int, request_id: str) -> Receipt:
-        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors."""
-        request = key_of("Delete", request_id, {"id": conversation_id, "anchors": anchors})
+    def delete(self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False) -> Receipt:
+        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors.
+
+        Raises ConversationPinned for a pinned one without `force`.
+        """
+        payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
+        request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             if request and (known := find_known(self._space, request, None)):
                 return _receipt(known)
-            number = self._space.head(conversation_id).number
+            head = self._space.head(conversation_id)
+            if head.conversation.pinned and not force:
+                raise ConversationPinned(conversation_id)
+            number = head.number
             deletion.settle_anchors(self._space, conversation_id, number, anchors)
             time = self._space.clock()
             deletion.begin_delete(self._space.folder, conversation_id)

@@ -67,16 +67,22 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
+        check_messages(checks, request.messages, self._limits, self._clock(), least=0)
         checks.done()
-        conversation, duplicate = self._conversations.create(
+        begun = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
             party=party_from(request.party),
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
             request_id=request.request_id,
+            messages=[message_from(message) for message in request.messages],
         )
-        return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
+        answer = api.CreateResponse(duplicate=begun.duplicate, cursor=begun.cursor)
+        fill_conversation(answer.conversation, begun.conversation)
+        for message in begun.messages:
+            fill_message(answer.messages.add(), message)
+        return answer
 
     def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
         """What is known of a conversation."""
@@ -272,7 +278,7 @@ class ConversationHandlers:
             checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id)
+        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id, force=request.force)
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],

@@ -53,6 +53,7 @@ def create(
     party: Party | None,
     model: str | None,
     create_time: datetime | None,
+    messages: Iterable[Message] | None,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -63,6 +64,7 @@ def create(
         party=parts.party(party),
         model=model,
         create_time=create_time,
+        messages=None if messages is None else parts.messages(messages),
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -235,7 +237,7 @@ def record_abbreviation(
 
 
 def delete(
-    conversation_id: str, anchors: AnchorDisposition | None, request_id: str | None
+    conversation_id: str, anchors: AnchorDisposition | None, force: bool, request_id: str | None
 ) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
     """Delete."""
     if anchors is not None and anchors not in _DISPOSITIONS:
@@ -244,6 +246,7 @@ def delete(
         pb.DeleteRequest(),
         conversation_id=conversation_id,
         anchors=None if anchors is None else _DISPOSITIONS[anchors],
+        force=force or None,
         request_id=parts.request_id(request_id),
     )
     return Call(_DELETE, request, read.receipt)
