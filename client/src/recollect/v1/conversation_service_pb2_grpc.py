@@ -124,10 +124,8 @@ class ConversationServiceServicer(object):
 
     def Create(self, request, context):
         """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-        Without them its first message may follow at any time.
-
-        On the channel `web`, which continues its most recent conversation, a Create without `create_time` leaves that one: its
-        abbreviation is queued, as Switch queues it.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,10 +44,8 @@ class ConversationServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ConversationServiceAsyncStub: ...
     Create: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]
     """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-    Without them its first message may follow at any time.
-
-    On the channel `web`, which continues its most recent conversation, a Create without `create_time` leaves that one: its
-    abbreviation is queued, as Switch queues it.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
     """
     Get: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]
     """What is known of one conversation, without its messages."""
@@ -102,10 +100,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Create: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]  # type: ignore[assignment]
     """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-    Without them its first message may follow at any time.
-
-    On the channel `web`, which continues its most recent conversation, a Create without `create_time` leaves that one: its
-    abbreviation is queued, as Switch queues it.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
     """
     Get: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]  # type: ignore[assignment]
     """What is known of one conversation, without its messages."""
@@ -163,10 +159,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CreateResponse, _abc.Awaitable[_conversation_service_pb2.CreateResponse]]:
         """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-        Without them its first message may follow at any time.
-
-        On the channel `web`, which continues its most recent conversation, a Create without `create_time` leaves that one: its
-        abbreviation is queued, as Switch queues it.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
         """
 
     @_abc_1.abstractmethod

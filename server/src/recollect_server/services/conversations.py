@@ -10,7 +10,6 @@ import orjson
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.addresses import WEB
 from recollect_server.domain.conversation import (
     Abbreviated,
     Began,
@@ -111,10 +110,7 @@ class Conversations:
         request_id: str,
         messages: list[Message] | None = None,
     ) -> Appended:
-        """Begin a conversation with its first messages, if it has any, in one write: all or none.
-
-        A new conversation on the web takes the place of the one in use there, whose notes are queued.
-        """
+        """Begin a conversation with its first messages, if it has any, in one write: all or none."""
         messages = messages or []
         payload: dict[str, Any] = {
             "channel": channel,
@@ -138,11 +134,8 @@ class Conversations:
             check_writable(empty, [message.channel for message in messages])
             head = Head(empty, 0, 1, None, indexed=True)
             first = placed(head, self._joined(head, messages, None), self._space.clock())
-            before = self._in_use(channel) if create_time is None else None
             with self._space.locks.hold(conversation_id):
                 done = self._space.begin([began, *first], conversation_id, request)
-            if before is not None:
-                self.queue_notes(before)
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
@@ -225,15 +218,6 @@ class Conversations:
                 head = self._space.head(conversation_id)
             if head.number is not None and notes_due(head.conversation):
                 self._space.index.want_abbreviation(head.number, None)
-
-    def _in_use(self, channel: str) -> str | None:
-        """Return the conversation that a new one on a channel takes the place of: on the web, the most recent; else none."""
-        if channel != WEB:
-            return None
-        with suppress(IndexUnavailable):
-            found = self._space.index.select(Filter(channels=(WEB,)), 1)
-            return found[0].conversation.id if found else None
-        return None
 
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
         """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
