@@ -159,10 +159,15 @@ class Conversations:
         channels: Iterable[str] | None = None,
         cursor: str | None = None,
         max_turns: int | None = None,
+        load_channel: str | None = None,
+        load_conversation_id: str | None = None,
+        list_channels: Iterable[str] | None = None,
     ) -> Watch[Update]:
         """Live updates: first the newest conversations and the newest turns of the first one, then every change, in order.
 
-        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. The connection
+        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. Of what they
+        choose the beginning may show less: `load_channel` or `load_conversation_id` says which conversation's turns,
+        `list_channels` the channels whose conversations are listed. The connection
         is made again when it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed, a
         `ConversationList` comes that is marked `reset`: it replaces everything known.
 
@@ -170,7 +175,10 @@ class Conversations:
         ...     if isinstance(update.kind, ConversationUpdated):
         ...         print(update.conversation_id, update.kind.messages)
         """
-        return Watch(self._invoker, calls.watch(conversation_ids, channels, cursor, max_turns))
+        return Watch(
+            self._invoker,
+            calls.watch(conversation_ids, channels, cursor, max_turns, load_channel, load_conversation_id, list_channels),
+        )
 
     def publish_delta(
         self,

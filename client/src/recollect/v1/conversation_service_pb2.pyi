@@ -509,7 +509,7 @@ class StreamUpdatesRequest(_message.Message):
     """
     load_conversation_id: _builtins.str
     """The snapshot loads this conversation, instead of the newest. One of `conversation_ids` where these are set. If there is none of
-    this id that the filters choose: ERROR_REASON_CONVERSATION_NOT_FOUND; with a `cursor` nothing is loaded.
+    this id that the filters choose: ERROR_REASON_CONVERSATION_NOT_FOUND; a snapshot that is marked `reset` then loads none.
     """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

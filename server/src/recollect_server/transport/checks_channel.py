@@ -29,7 +29,7 @@ def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, n
     checks.text("provider_message_id", request.provider_message_id, least=1, most=_MAX_ID)
     checks.text("sender", request.sender, most=MAX_ADDRESS)
     sender = normal_address(request.channel, request.sender)
-    if breaks_line(sender):
+    if breaks_line(sender.replace("\0", "")):
         checks.refuse("sender", "has control characters or line ends inside")
     if not sender and request.channel not in OWNERS_ALONE:
         checks.refuse("sender", f"is no address on {request.channel}" if request.sender else "is required on this channel")

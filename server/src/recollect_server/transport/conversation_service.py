@@ -11,6 +11,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
@@ -180,10 +181,12 @@ class ConversationHandlers:
         checks.channels("channels", request.channels)
         checks.not_negative("max_turns", request.max_turns)
         checks.not_negative("max_batch", request.max_batch)
+        _check_choice(checks, request)
         checks.done()
+        choice = Choice(request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels)))
         interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
         turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
-        subscribe = partial(self._live.subscribe, interest, request.cursor, turns)
+        subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
         self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
 
     def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
@@ -284,6 +287,23 @@ class ConversationHandlers:
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
             delete_time=timestamp(receipt.time),
         )
+
+
+def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
+    """Checks what a snapshot is to load and to list: what the filters leave out would never change."""
+    checks.label("load_channel", request.load_channel)
+    checks.conversation_id("load_conversation_id", request.load_conversation_id, required=False)
+    checks.channels("list_channels", request.list_channels)
+    if request.load_channel and request.load_conversation_id:
+        checks.refuse("load_channel", "does not go with load_conversation_id: one conversation is loaded")
+    if request.load_conversation_id and request.conversation_ids and request.load_conversation_id not in request.conversation_ids:
+        checks.refuse("load_conversation_id", "is not among conversation_ids")
+    if request.channels:
+        if request.load_channel and request.load_channel not in request.channels:
+            checks.refuse("load_channel", "is not among channels")
+        for index, channel in enumerate(request.list_channels[:MAX_FILTER]):
+            if channel not in request.channels:
+                checks.refuse(f"list_channels[{index}]", "is not among channels")
 
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:

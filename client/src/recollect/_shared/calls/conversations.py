@@ -153,7 +153,13 @@ def append_turn(
 
 
 def watch(
-    conversation_ids: Iterable[str] | None, channels: Iterable[str] | None, cursor: str | None, max_turns: int | None
+    conversation_ids: Iterable[str] | None,
+    channels: Iterable[str] | None,
+    cursor: str | None,
+    max_turns: int | None,
+    load_channel: str | None,
+    load_conversation_id: str | None,
+    list_channels: Iterable[str] | None,
 ) -> WatchCall:
     """StreamUpdates: the first connection of a watch."""
     request = fill(
@@ -163,6 +169,9 @@ def watch(
         cursor=cursor,
         max_turns=max_turns,
         max_batch=_BATCH,
+        load_channel=load_channel,
+        load_conversation_id=load_conversation_id,
+        list_channels=list_channels,
     )
     return Call(_STREAM_UPDATES, request, read_update.updates_of)
 
