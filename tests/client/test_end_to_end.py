@@ -160,14 +160,8 @@ def test_a_conversation_begins_with_its_first_messages_and_is_answered_late(clie
     client.conversations.append_turn(conversation.id, [Message.tool("97%", tool_call_id="c1")])
     stored = client.conversations.append_turn(conversation.id, [Message.assistant("Yes.")], in_reply_to_turn=1)
     assert (stored.turn_number, stored.conversation.turn_count) == (1, 2)
-    loaded = client.conversations.load(conversation.id)
-    assert [(it.turn_number, it.content) for it in loaded.messages] == [
-        (1, "Full?"),
-        (1, ""),
-        (1, "97%"),
-        (1, "Yes."),
-        (2, "And now?"),
-    ]
+    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    assert there == [(1, "Full?"), (1, ""), (1, "97%"), (1, "Yes."), (2, "And now?")]
 
 
 def test_a_pinned_conversation_is_deleted_with_force(client: recollect.Client) -> None:
@@ -175,7 +169,7 @@ def test_a_pinned_conversation_is_deleted_with_force(client: recollect.Client) -
     assert isinstance(received, recollect.StoredInConversation)
     with pytest.raises(recollect.FailedPrecondition) as raised:
         client.conversations.delete(received.conversation.id)
-    assert raised.value.reason == "CONVERSATION_PINNED"
+    assert raised.value.reason == "ERROR_REASON_CONVERSATION_PINNED"
     assert client.conversations.delete(received.conversation.id, force=True).conversation_id == received.conversation.id
 
 
@@ -185,7 +179,7 @@ def test_a_watch_begins_with_what_it_chooses(client: recollect.Client) -> None:
     with client.conversations.watch(load_channel="web", list_channels=["cli"]) as watch:
         listed, loaded = next(watch).kind, next(watch).kind
     assert isinstance(listed, recollect.ConversationList)
-    assert isinstance(loaded, recollect.ConversationLoaded)
+    assert isinstance(loaded, recollect.LoadedConversation)
     assert loaded.conversation is not None
     assert ([it.channel for it in listed.conversations], loaded.conversation.id) == (["cli"], web.id)
     with client.conversations.watch(load_conversation_id=web.id) as watch:

@@ -62,6 +62,8 @@ class Message:
     tool_call_id: str = ""
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = field(default=None, hash=False)
+    sender_name: str = ""
+    """The sender's display name, for people."""
 
 
 def reading_order(message: Message) -> tuple[int, int]:

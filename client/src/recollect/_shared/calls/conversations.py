@@ -54,6 +54,7 @@ def create(
     model: str | None,
     create_time: datetime | None,
     messages: Iterable[Message] | None,
+    pinned: bool,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -65,6 +66,7 @@ def create(
         model=model,
         create_time=create_time,
         messages=None if messages is None else parts.messages(messages),
+        pinned=pinned,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -118,6 +120,7 @@ def load(
     max_turns: int | None,
     max_tokens: int | None,
     before_turn: int | None,
+    before_sequence: int | None,
 ) -> Call[pb.LoadRequest, pb.LoadResponse, LoadedConversation]:
     """Load."""
     request = fill(
@@ -127,6 +130,7 @@ def load(
         max_turns=max_turns,
         max_tokens=max_tokens,
         before_turn=before_turn,
+        before_sequence=before_sequence,
     )
     return Call(_LOAD, request, read.loaded)
 

@@ -79,6 +79,7 @@ class Snapshots:
             loaded=_loaded(wanted, choice),
             max_turns=max_turns,
             max_tokens=self._limits.max_tokens,
+            max_bytes=self._limits.max_bytes,
         )
         loaded = ConversationLoaded()
         if newest.loaded is not None:
