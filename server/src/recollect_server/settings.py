@@ -86,6 +86,28 @@ def _one_line(value: str) -> str:
     return value
 
 
+def _at_least(least: timedelta) -> AfterValidator:
+    """Refuse a duration that is shorter: it would keep a thread at work all the time."""
+
+    def check(value: timedelta) -> timedelta:
+        if value < least:
+            raise ValueError(f"must be {duration_text(least)} or longer")
+        return value
+
+    return AfterValidator(check)
+
+
+def _at_most(most: timedelta) -> AfterValidator:
+    """Refuse a duration that is longer: no thread can wait for that long."""
+
+    def check(value: timedelta) -> timedelta:
+        if value > most:
+            raise ValueError(f"must be {duration_text(most)} or shorter")
+        return value
+
+    return AfterValidator(check)
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -106,6 +128,7 @@ class Settings(BaseSettings):
     max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
+    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
     threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
@@ -115,8 +138,12 @@ class Settings(BaseSettings):
     )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
-    max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
-    heartbeat: Duration = Field(timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor")
+    max_subscribers: int = Field(
+        5000, ge=1, le=100_000, description="streams of live updates at the same time, and watches of health"
+    )
+    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
+        timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor; 50ms or longer"
+    )
     draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
     embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
     embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
@@ -124,7 +151,9 @@ class Settings(BaseSettings):
     idle_timeout: Duration = Field(
         timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
     )
-    sweep_interval: Duration = Field(timedelta(minutes=5), description="notes that failed are tried again so often")
+    sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+        timedelta(minutes=5), description="notes that failed are tried again so often; 1s or longer"
+    )
     abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
         "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
     )
@@ -152,7 +181,9 @@ class Settings(BaseSettings):
     sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
     sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
-    shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
+    shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
+        timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
 

@@ -85,6 +85,7 @@ def loaded(
         has_more=it.has_more,
         compression_summary=it.compression_summary,
         damaged_lines=it.damaged_lines,
+        cut_before_sequence=it.cut_before_sequence,
     )
 
 
@@ -116,6 +117,7 @@ def search_answer(it: recall_service_pb2.SearchResponse) -> recall.SearchAnswer:
         total_matches=it.total_matches,
         legs_run=tuple(it.legs_run),
         degraded=tuple(recall.DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
+        has_more=it.has_more,
     )
 
 
@@ -128,6 +130,7 @@ def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.Fetch
         messages=tuple(map(message, it.messages)),
         total_turns=it.total_turns,
         damaged_lines=it.damaged_lines,
+        has_more=it.has_more,
     )
 
 

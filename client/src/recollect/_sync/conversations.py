@@ -114,17 +114,19 @@ class Conversations:
         max_turns: int | None = None,
         max_tokens: int | None = None,
         before_turn: int | None = None,
+        before_sequence: int | None = None,
         timeout: float | None = None,
     ) -> LoadedConversation:
         """The working context of a conversation, or of the most recent one of `channel`: its newest turns, and a
         summary of what was compressed before them.
 
-        `max_turns` and `max_tokens` bound it; turns are never cut. `before_turn` asks for the turns before that one
-        instead: a page of history.
+        `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one instead: a page of history.
+        Turns are cut only where one alone is larger than an answer may be (a setting of the server, 8 MiB): then
+        `cut_before_sequence` is set, and the rest of the turn comes with it as `before_sequence`.
 
         >>> context = client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn)
+        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn, before_sequence)
         return self._invoker.run(call, timeout)
 
     def append_turn(

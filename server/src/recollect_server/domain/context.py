@@ -111,6 +111,8 @@ class Context:
     degraded: dict[str, str] = field(default_factory=dict)
     group: "list[GroupMessage]" = field(default_factory=list)
     """What other members of the group wrote, oldest first."""
+    has_more: bool = False
+    """Whether messages were left out only because the answer would be too large."""
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:

@@ -85,6 +85,7 @@ def context_to(context: Context, rendered: str) -> api.BuildContextResponse:
         allocation=[_allocation(packed) for packed in context.tiers],
         rendered=rendered,
         degraded=_degraded_to(context.degraded),
+        has_more=context.has_more,
     )
     for packed, messages in zip(context.tiers, (answer.hot, answer.warm, answer.cold), strict=True):
         for candidate in packed.packed:

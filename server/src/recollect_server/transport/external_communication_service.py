@@ -10,6 +10,7 @@ from recollect_server.domain.external import Trust
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.storage.index.external import CommunicationFilter, Words
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.convert import optional_milliseconds
 from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to, match_to
@@ -27,12 +28,21 @@ _NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
 class ExternalCommunicationHandlers:
     """The handlers of ExternalCommunicationService."""
 
-    def __init__(self, external: External, live: LiveCommunications, streams: Streams, limits: Limits, timeout: float) -> None:
+    def __init__(
+        self,
+        external: External,
+        live: LiveCommunications,
+        streams: Streams,
+        limits: Limits,
+        answers: Answers,
+        timeout: float,
+    ) -> None:
         """`timeout` is how many seconds a search may take at most."""
         self._external = external
         self._live = live
         self._streams = streams
         self._limits = limits
+        self._answers = answers
         self._timeout = timeout
 
     def ListCommunications(
@@ -47,9 +57,10 @@ class ExternalCommunicationHandlers:
         checks.done()
         chosen = CommunicationFilter(request.party, TRUSTS.get(request.trust), request.open_escalations_only)
         page = self._external.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
-        return api.ListCommunicationsResponse(
-            communications=[communication_to(it) for it in page.communications], next_page_token=token_of(request, page.next)
-        )
+        fitting, more = self._answers.fitting(map(communication_to, page.communications))
+        last = page.communications[len(fitting) - 1] if more else None
+        following = (last.update_time, last.id) if last else page.next
+        return api.ListCommunicationsResponse(communications=fitting, next_page_token=token_of(request, following))
 
     def GetCommunication(self, request: api.GetCommunicationRequest, context: grpc.ServicerContext) -> api.GetCommunicationResponse:
         """A communication with a page of its messages."""
@@ -58,12 +69,16 @@ class ExternalCommunicationHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.done()
         place = place_of(request, request.page_token)
-        page = self._external.history(request.communication_id, page_size(request.page_size), place)
-        return api.GetCommunicationResponse(
-            communication=communication_to(page.communication),
-            messages=[external_message_to(it) for it in page.messages],
-            next_page_token=token_of(request, page.next),
-        )
+        with self._answers.room(context) as keep:
+            size, most = page_size(request.page_size), self._answers.max_bytes
+            page = self._external.history(request.communication_id, size, place, most)
+            return keep(
+                api.GetCommunicationResponse(
+                    communication=communication_to(page.communication),
+                    messages=[external_message_to(it) for it in page.messages],
+                    next_page_token=token_of(request, page.next),
+                )
+            )
 
     def SearchCommunications(
         self, request: api.SearchCommunicationsRequest, context: grpc.ServicerContext
@@ -137,9 +152,10 @@ class ExternalCommunicationHandlers:
         place = place_of(request, request.page_token)
         size = page_size(request.page_size)
         page = self._external.escalations(request.communication_id, size, place, resolved=request.include_resolved)
-        return api.ListEscalationsResponse(
-            escalations=[escalation_to(it) for it in page.escalations], next_page_token=token_of(request, page.next)
-        )
+        fitting, more = self._answers.fitting(map(escalation_to, page.escalations))
+        last = page.escalations[len(fitting) - 1] if more else None
+        following = (last.create_time, last.id) if last else page.next
+        return api.ListEscalationsResponse(escalations=fitting, next_page_token=token_of(request, following))
 
     def ResolveEscalation(
         self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext

@@ -118,6 +118,7 @@ def load(
     max_turns: int | None,
     max_tokens: int | None,
     before_turn: int | None,
+    before_sequence: int | None,
 ) -> Call[pb.LoadRequest, pb.LoadResponse, LoadedConversation]:
     """Load."""
     request = fill(
@@ -127,6 +128,7 @@ def load(
         max_turns=max_turns,
         max_tokens=max_tokens,
         before_turn=before_turn,
+        before_sequence=before_sequence,
     )
     return Call(_LOAD, request, read.loaded)
 

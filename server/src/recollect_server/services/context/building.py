@@ -6,8 +6,8 @@ A tier that fails is named, and the others stand.
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.context import Budget, Context, GroupMessage, Packed, Tier
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
+from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
@@ -40,13 +40,22 @@ class ContextBuilder:
     """Builds contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
 
     def __init__(
-        self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing, external: External
+        self,
+        space: Space,
+        meaning: Meaning,
+        anchors: Anchors,
+        tiers: Tiers,
+        choosing: Choosing,
+        max_bytes: int,
+        external: External,
     ) -> None:
+        """`max_bytes` of one answer: no more are read of the conversation's own turns, nor packed."""
         self._space = space
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
+        self._max_bytes = max_bytes
         self._external = external
 
     def build(
@@ -86,8 +95,9 @@ class ContextBuilder:
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        group = self.group(head, degraded) if include_group else []
-        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group)
+        context = _within(Context(hot, warm, cold, anchors, summary, recalled.names, degraded), self._max_bytes)
+        if include_group:
+            context = replace(context, group=self.group(head, degraded))
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
@@ -97,17 +107,14 @@ class ContextBuilder:
         if head is None or not group:
             return []
         try:
-            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES)
+            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["group"] = str(error)
             return []
         chosen: list[GroupMessage] = []
         room = _GROUP_TOKENS
         for it in written:
-            text = it.message.text
-            if len(text) > _GROUP_TEXT:
-                text = f"{text[: _GROUP_TEXT - 1]}…"
-            shown = GroupMessage(it.communication, replace(it.message, text=text))
+            shown = GroupMessage(it.communication, it.message)
             room -= shown.tokens
             if room < 0:
                 break
@@ -122,7 +129,7 @@ class ContextBuilder:
         try:
             with self._space.locks.hold(conversation_id):
                 head = self._space.head(conversation_id)
-                turns, in_memory = own.newest(self._space, head)
+                turns, in_memory = own.newest(self._space, head, self._max_bytes)
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget, note=f"it cannot be read: {error}"), False
@@ -142,7 +149,7 @@ class ContextBuilder:
         reserved = estimate_tokens(summary)
         there = {candidate.message.sequence for candidate in hot.packed}
         try:
-            turns, reasons = own.earlier(self._space, head, anchors)
+            turns, reasons = own.earlier(self._space, head, anchors, self._max_bytes)
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             return Packed(Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved), summary
@@ -182,6 +189,33 @@ class ContextBuilder:
         packed = pack_cold(recalled.candidates, room, self._choosing.conversation_share)
         dropped, considered = [*recalled.dropped, *packed.dropped], packed.considered + len(recalled.dropped)
         return recalled, replace(packed, note=recalled.note, dropped=dropped, considered=considered)
+
+
+def _within(context: Context, max_bytes: int) -> Context:
+    """Return the context, cut to so many bytes. The newest message always stays.
+
+    Cold messages go first, the least relevant before others, then warm and hot ones, the oldest first. Each message counts twice,
+    for it stands in what is rendered too.
+    """
+    sizes = {it.place: 2 * message_bytes(it.message) for packed in context.tiers for it in packed.packed}
+    total = sum(sizes.values()) + 2 * len(context.summary.encode())
+    if total <= max_bytes:
+        return context
+    going = [*context.cold.packed[::-1], *context.warm.packed, *context.hot.packed]
+    gone: set[tuple[str, int]] = set()
+    for candidate in going[:-1]:
+        if total <= max_bytes:
+            break
+        total -= sizes[candidate.place]
+        gone.add(candidate.place)
+
+    def cut(packed: Packed) -> Packed:
+        reason = f"the answer would have more than {max_bytes} bytes"
+        out = [it for it in packed.packed if it.place in gone]
+        dropped = [Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason) for it in out]
+        return replace(packed, packed=[it for it in packed.packed if it.place not in gone], dropped=[*dropped, *packed.dropped])
+
+    return replace(context, hot=cut(context.hot), warm=cut(context.warm), cold=cut(context.cold), has_more=True)
 
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:

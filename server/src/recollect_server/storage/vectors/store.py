@@ -232,7 +232,7 @@ class VectorStore:
         while True:
             with self._using() as connection:
                 chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
-                places = connection.execute(chosen, (first, last, _REMOVED)).fetchall()
+                places: list[tuple[int, int, int]] = connection.execute(chosen, (first, last, _REMOVED)).fetchall()  # type: ignore[assignment]  # the table's types
                 connection.executemany("DELETE FROM places WHERE model = ? AND place = ?", [place[:2] for place in places])
                 removed += _drop_unused(connection, list({place[2] for place in places}))
                 if len(places) < _REMOVED:
