@@ -113,7 +113,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
     tiers = Tiers(space, 0)
     external = External(CommunicationStore(space))
-    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5), 8 << 20, external)
+    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5), external, 8 << 20)
     budget = Budget().settled()
     seen = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):

@@ -138,7 +138,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        stops += (space.close_index, writer.close, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
         external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
@@ -163,7 +163,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, settings.max_answer_bytes, external)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -197,6 +197,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                 listen=settings.listen,
                 threads=settings.threads,
                 write_threads=settings.write_threads,
+                search_threads=settings.search_threads,
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
@@ -214,6 +215,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
             log.info("notes_are_taken", by=model.name)
+        stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace

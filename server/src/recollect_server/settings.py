@@ -69,23 +69,6 @@ def _listen(value: str) -> str:
     return value
 
 
-def _names(value: object) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _models(value: str) -> str:
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
-        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
-    return ", ".join(dict.fromkeys(names)) or "any"
-
-
-def _one_line(value: str) -> str:
-    if value != value.strip() or not value.isprintable():
-        raise ValueError("must be one line without space around it")
-    return value
-
-
 def _at_least(least: timedelta) -> AfterValidator:
     """Refuse a duration that is shorter: it would keep a thread at work all the time."""
 
@@ -106,6 +89,23 @@ def _at_most(most: timedelta) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _names(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _models(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
+        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+    return ", ".join(dict.fromkeys(names)) or "any"
+
+
+def _one_line(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("must be one line without space around it")
+    return value
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
@@ -129,9 +129,12 @@ class Settings(BaseSettings):
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
     max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
-    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
+    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes and searches")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
+    )
+    search_threads: int = Field(
+        3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
     )
     search_timeout: Duration = Field(
         timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"

@@ -109,10 +109,10 @@ class Context:
     names: dict[str, str] = field(default_factory=dict)
     """What the conversations of the cold tier are called, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
-    group: "list[GroupMessage]" = field(default_factory=list)
-    """What other members of the group wrote, oldest first."""
     has_more: bool = False
     """Whether messages were left out only because the answer would be too large."""
+    group: "list[GroupMessage]" = field(default_factory=list)
+    """What other members of the group wrote, oldest first."""
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:
@@ -135,7 +135,8 @@ class GroupMessage:
     @property
     def tokens(self) -> int:
         """What it takes."""
-        return max(1, estimate_tokens(self.message.text))
+        files = "".join(f"{file.media_type} {file.uri}" for file in self.message.attachments)
+        return max(1, estimate_tokens(f"{self.message.text}{files}"))
 
     @property
     def name(self) -> str:

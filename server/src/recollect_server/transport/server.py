@@ -40,6 +40,11 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
 _REFLECTION_THREADS = 8  # at the most: one opens the streams, unless grpcio has a thread wait for each
 _SOCKET = "socket"  # name of a Unix socket's file until it takes its path
 _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
+_COMPUTING = {
+    "Search",
+    "BuildContext",
+    "SearchCommunications",
+}  # reads that compute for long: many at once would take Python's lock from all others
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
 
 
@@ -55,6 +60,7 @@ class ServerOptions:
     """`host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
     write_threads: int
+    search_threads: int
     max_request_bytes: int
     reflection: bool
     keepalive_ms: int = 30_000
@@ -80,6 +86,8 @@ class Server:
         # Their own too: whoever asks for the server's health hears of it however many searches run.
         self._health_pool = CallPool(2, "health")
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
+        # Few as well: a write must get Python's lock between them. More of them answered no more searches a second.
+        self._searchers = CallPool(options.search_threads, "search")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -140,7 +148,7 @@ class Server:
         if self._socket is not None:
             self._socket.remove()
         # A call that was cancelled may still run here, and what it uses is closed next.
-        for pool in (self._pool, self._writers, self._health_pool, self._reflection_pool):
+        for pool in (self._pool, self._writers, self._searchers, self._health_pool, self._reflection_pool):
             pool.shutdown(wait=True)
         self._stopped.set()
 
@@ -160,6 +168,8 @@ class Server:
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
+        if method.name in _COMPUTING:
+            return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
 

@@ -46,8 +46,8 @@ class ContextBuilder:
         anchors: Anchors,
         tiers: Tiers,
         choosing: Choosing,
-        max_bytes: int,
         external: External,
+        max_bytes: int,
     ) -> None:
         """`max_bytes` of one answer: no more are read of the conversation's own turns, nor packed."""
         self._space = space
@@ -55,8 +55,8 @@ class ContextBuilder:
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
-        self._max_bytes = max_bytes
         self._external = external
+        self._max_bytes = max_bytes
 
     def build(
         self,
@@ -95,9 +95,9 @@ class ContextBuilder:
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        context = _within(Context(hot, warm, cold, anchors, summary, recalled.names, degraded), self._max_bytes)
-        if include_group:
-            context = replace(context, group=self.group(head, degraded))
+        group = self.group(head, degraded) if include_group else []
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group)
+        context = _within(context, self._max_bytes)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
@@ -114,11 +114,12 @@ class ContextBuilder:
         chosen: list[GroupMessage] = []
         room = _GROUP_TOKENS
         for it in written:
-            shown = GroupMessage(it.communication, it.message)
-            room -= shown.tokens
-            if room < 0:
-                break
-            chosen.append(shown)
+            for message in (it.message, replace(it.message, attachments=())):
+                shown = GroupMessage(it.communication, message)
+                if shown.tokens <= room:
+                    room -= shown.tokens
+                    chosen.append(shown)
+                    break
         return chosen[::-1]
 
     def hot(

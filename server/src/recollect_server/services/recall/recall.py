@@ -109,6 +109,10 @@ class Recall:
                 terms = index.terms(query)
                 found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
+                leading = found.best_conversations()[:limit]
+                showing.prepare(
+                    {found.conversation_of(at).number for at in best[:limit]} | {found.conversations[at].number for at in leading}
+                )
                 hits = self._hits(found, best, showing, limit, explain=explain)
                 results = self._results(found, best, showing, scope, limit, explain=explain)
         except IndexUnavailable as error:
