@@ -102,7 +102,8 @@ def catch_up(
     """Mends the transcript's tail and indexes what the index does not have yet.
 
     `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in; `mended` waits for `mend_whole`,
-    where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if no whole line is left. Hold the conversation's lock.
+    where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if
+    no whole line is left. Hold the conversation's lock.
     """
     path = folder.path(conversation_id)
     offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
