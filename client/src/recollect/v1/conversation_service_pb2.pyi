@@ -481,7 +481,7 @@ class StreamUpdatesRequest(_message.Message):
     max_batch: _builtins.int
     """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
     counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner: an element costs some 0.4 ms
-    however many updates it holds, so that 40,000 that were missed take 17 s one by one and less than one in parts of 1000.
+    however many updates it holds, so whoever may have missed many asks for 1000, as the Python client does.
     """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
