@@ -40,16 +40,18 @@ class Conversations:
         party: Party | None = None,
         model: str | None = None,
         create_time: datetime | None = None,
+        pinned: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Begins a conversation on a channel. Its first message may follow at any time.
 
-        `create_time` is for an import: when it began.
+        `create_time` is for an import: when it began. `pinned` lets an agent write first: what comes in from `party` joins
+        this conversation, and no longer the one that was pinned there.
 
         >>> conversation = await client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, request_id)
+        call = calls.create(channel, participants, party, model, create_time, pinned, request_id)
         return await self._invoker.run(call, timeout)
 
     async def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:

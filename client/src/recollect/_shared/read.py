@@ -35,6 +35,7 @@ def message(it: message_pb2.Message) -> messages.Message:
         cost=it.cost if it.HasField("cost") else None,
         channel=it.channel,
         sender=it.sender,
+        sender_name=it.sender_name,
         tool_calls=tuple(messages.ToolCall(call.id, call.name, call.arguments) for call in it.tool_calls),
         tool_call_id=it.tool_call_id,
         attachments=tuple(messages.Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
@@ -187,7 +188,13 @@ def _usage(it: message_pb2.Usage) -> messages.Usage:
 
 
 def _party(it: conversation_pb2.Party) -> conversations.Party:
-    return conversations.Party(contact=it.contact, group_id=it.group_id, thread_id=it.thread_id, subject=it.subject)
+    return conversations.Party(
+        contact=it.contact,
+        group_id=it.group_id,
+        thread_id=it.thread_id,
+        subject=it.subject,
+        contact_name=it.contact_name,
+    )
 
 
 def _struct(it: Struct) -> dict[str, Any]:

@@ -23,6 +23,8 @@ class Party:
     """The thread, on a channel that has threads."""
     subject: str = ""
     """The subject line, on e-mail."""
+    contact_name: str = ""
+    """The contact's display name, as the channel gave it last. For people: nothing is routed or trusted by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,12 +59,22 @@ class CreateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
     """The model that answers in it, an alias or an id. At most 128 characters. Unset means the caller's default."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    pinned: _builtins.bool
+    """What comes in over the channel from `party` joins this conversation: so an agent writes first, and the reply finds its place.
+    It takes the place of the conversation that was pinned there, as `/new` does; that one stays and is not pinned any more.
+    The contact must be an owner's address (see ChannelService): what somebody else answers is a third party's. `party` names the
+    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
+    message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
+    `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
+    replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
+    """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Who takes part. At most 64, each 1 to 256 characters, none twice. Unset means `user`."""
@@ -86,10 +96,11 @@ class CreateRequest(_message.Message):
         model: _builtins.str = ...,
         request_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        pinned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

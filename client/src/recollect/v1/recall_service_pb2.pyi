@@ -329,12 +329,15 @@ class BuildContextRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
     FORMAT_FIELD_NUMBER: _builtins.int
+    INCLUDE_GROUP_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that goes on. `conv-` and a ULID. Required."""
     message: _builtins.str
     """The message that is to be answered. At most 1 MiB. Empty asks for hot, warm and anchors only."""
     format: _context_pb2.ContextFormat.ValueType
     """The form of `rendered`."""
+    include_group: _builtins.bool
+    """What other members wrote in the conversation's group too: on WhatsApp in its `group_id`, on Discord in its channel or thread."""
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """How many tokens each tier may have."""
@@ -346,10 +349,11 @@ class BuildContextRequest(_message.Message):
         message: _builtins.str = ...,
         budget: _context_pb2.ContextBudget | None = ...,
         format: _context_pb2.ContextFormat.ValueType = ...,
+        include_group: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "format", b"format", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "format", b"format", "include_group", b"include_group", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -370,6 +374,7 @@ class BuildContextResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     RENDERED_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """What stands for compressed turns, cut where the budget is smaller. Unset if nothing was compressed."""
@@ -406,7 +411,16 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.DegradedLeg]:
-        """The parts that could not answer, or that miss something, and why: `hot`, `warm`, `cold`, `anchors`, or a leg of the search."""
+        """The parts that could not answer, or that miss something, and why: `hot`, `warm`, `cold`, `anchors`, `group`, or a leg of the
+        search.
+        """
+
+    @_builtins.property
+    def group(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.GroupMessage]:
+        """With `include_group` the newest messages of the other members of the group, oldest first: at most 20, and some 900 tokens, which
+        do not count into the budget. In `rendered` they are an element `group` that is marked untrusted, or lines under a heading that
+        says so.
+        """
 
     def __init__(
         self,
@@ -420,11 +434,12 @@ class BuildContextResponse(_message.Message):
         dropped: _abc.Iterable[_context_pb2.DroppedMessage] | None = ...,
         rendered: _builtins.str = ...,
         degraded: _abc.Iterable[_recall_pb2.DegradedLeg] | None = ...,
+        group: _abc.Iterable[_context_pb2.GroupMessage] | None = ...,
         has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

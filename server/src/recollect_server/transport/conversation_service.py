@@ -5,8 +5,11 @@ from functools import partial
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 
+from recollect_server.domain.addresses import WEB
+from recollect_server.domain.commands import listed_model
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.streaming.live import LiveUpdates
@@ -51,7 +54,9 @@ class ConversationHandlers:
         limits: Limits,
         answers: Answers,
         clock: Clock,
+        models: tuple[str, ...] = (),
     ) -> None:
+        """`models` are those that SetModel may choose; none: any."""
         self._conversations = conversations
         self._working_context = working_context
         self._live = live
@@ -59,6 +64,7 @@ class ConversationHandlers:
         self._limits = limits
         self._answers = answers
         self._clock = clock
+        self._models = models
 
     def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
         """Begins a conversation."""
@@ -70,14 +76,22 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
+        party = party_from(request.party)
+        if request.pinned:
+            placed = pinned_party(request.channel, party)
+            if isinstance(placed, str):
+                checks.refuse("pinned" if request.channel == WEB else "party", placed)
+            else:
+                party = placed
         checks.done()
         conversation, duplicate = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
-            party=party_from(request.party),
+            party=party,
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
             request_id=request.request_id,
+            pinned=request.pinned,
         )
         return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
 
@@ -231,9 +245,12 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("model", request.model, most=_MAX_NAME)
+        model = listed_model(request.model, self._models)
+        if model is None:
+            checks.refuse("model", f"is none of those that may be chosen here: {', '.join(self._models)}")
         checks.request_id(request.request_id)
         checks.done()
-        conversation = self._conversations.set_model(request.conversation_id, request.model, request.request_id)
+        conversation = self._conversations.set_model(request.conversation_id, model or "", request.request_id)
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(

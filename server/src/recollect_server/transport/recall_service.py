@@ -17,6 +17,7 @@ from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds
 from recollect_server.transport.convert_recall import anchor_to, answer_to, context_to, transition_to
+from recollect_server.transport.handling import deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 
 _MAX_QUERY = 64 * 1024
@@ -29,15 +30,26 @@ _MAX_VALUE = 1000
 class RecallHandlers:
     """The handlers of RecallService."""
 
-    def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers, answers: Answers) -> None:
+    def __init__(
+        self,
+        recall: Recall,
+        anchors: Anchors,
+        builder: ContextBuilder,
+        tiers: Tiers,
+        answers: Answers,
+        timeout: float,
+    ) -> None:
+        """`timeout` is how many seconds a search or a context may take at most."""
         self._recall = recall
         self._anchors = anchors
         self._builder = builder
         self._tiers = tiers
         self._answers = answers
+        self._timeout = timeout
 
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
         """The conversations and messages that fit best."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -58,8 +70,8 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        answer = answer_to(self._recall.search(request.query, scope, limit, explain=request.explain))
-        return self._answers.cut(answer)
+        answer = self._recall.search(request.query, scope, limit, explain=request.explain, deadline=deadline)
+        return self._answers.cut(answer_to(answer))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
         """Some turns of a conversation."""
@@ -115,6 +127,7 @@ class RecallHandlers:
 
     def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
         """What an agent's model should see."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)
@@ -124,8 +137,9 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
+        group = request.include_group
         with self._answers.room(context) as keep:
-            built = self._builder.build(request.conversation_id, request.message, budget)
+            built = self._builder.build(request.conversation_id, request.message, budget, deadline, include_group=group)
             return keep(context_to(built, FORMS[request.format](built, request.message)))
 
     def ListTierTransitions(

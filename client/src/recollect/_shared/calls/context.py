@@ -25,7 +25,11 @@ _FORMATS = {
 
 
 def build_context(
-    conversation_id: str, message: str | None, budget: ContextBudget | int | None, form: ContextFormat | None
+    conversation_id: str,
+    message: str | None,
+    budget: ContextBudget | int | None,
+    form: ContextFormat | None,
+    include_group: bool,
 ) -> Call[pb.BuildContextRequest, pb.BuildContextResponse, BuiltContext]:
     """BuildContext."""
     if form is not None and form not in _FORMATS:
@@ -36,6 +40,7 @@ def build_context(
         message=message,
         budget=_budget(ContextBudget(total=budget) if isinstance(budget, int) else budget),
         format=None if form is None else _FORMATS[form],
+        include_group=include_group,
     )
     return Call(_BUILD_CONTEXT, request, read.built)
 

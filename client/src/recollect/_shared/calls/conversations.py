@@ -53,6 +53,7 @@ def create(
     party: Party | None,
     model: str | None,
     create_time: datetime | None,
+    pinned: bool,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -63,6 +64,7 @@ def create(
         party=parts.party(party),
         model=model,
         create_time=create_time,
+        pinned=pinned,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))

@@ -19,7 +19,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
-from recollect_server.storage.transcript.reader import Line
+from recollect_server.storage.transcript.reader import Line, scan
 from recollect_server.storage.transcript.received import forgotten_deliveries
 from recollect_server.storage.transcript.soundness import look_through
 from recollect_server.storage.vectors.checking import hashes
@@ -97,6 +97,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     names = sorted(folder.sizes())
     done.problems += _anchors(folder, {name for name, _ in names})
     gone = forgotten_keys(folder)
+    others = _OtherRequests(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
@@ -106,7 +107,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
         if index and contents:
             known.discard(name)
             stored = index.find(name)
-            wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read)
+            wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read, others)
             wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
@@ -169,7 +170,29 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> 
         yield "no line can be read"
 
 
-def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
+class _OtherRequests:
+    """The requests of other conversations. Where two folders were put together, one id may be in two transcripts.
+
+    The index has room for one of them: an id that another transcript has as well is no damage.
+    """
+
+    def __init__(self, folder: TranscriptFolder) -> None:
+        self._folder = folder
+        self._requests: dict[str, dict[str, str]] = {}  # hash by id, by conversation
+
+    def has(self, request: tuple[str, str] | None, request_id: str) -> bool:
+        """Whether the conversation that the index names for this request wrote it indeed. Raises OSError."""
+        if request is None or not self._folder.has(request[0]):
+            return False
+        if request[0] not in self._requests:
+            wrote = self._requests[request[0]] = {}
+            for line in scan(self._folder.path(request[0])):
+                if line.entry and line.entry.stamp.request_id:
+                    wrote.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
+        return self._requests[request[0]].get(request_id) == request[1]
+
+
+def _indexed(contents: Contents, stored: Stored, read: _Read, others: _OtherRequests) -> Iterator[str]:
     """What the index has otherwise than the transcript says."""
     if (stored.bytes, stored.lines) != (read.size, read.lines):
         yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {read.size} bytes and {read.lines} lines"
@@ -187,7 +210,8 @@ def _indexed(contents: Contents, stored: Stored, read: _Read) -> Iterator[str]:
     if rows:
         yield f"the index has {len(rows)} messages that the transcript has not"
     requests = contents.requests(stored.conversation.id)
-    if lost := [name for name, value in read.requests.items() if requests.get(name) != value]:
+    differing = [name for name, value in read.requests.items() if requests.get(name) != value]
+    if lost := [name for name in differing if not others.has(contents.request(name), name)]:
         yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
     if contents.mail(stored.number) != read.mail or contents.continued(stored.number) != read.continued:
         yield "the index leads other messages to it than the transcript"
