@@ -19,6 +19,8 @@ from recollect.cli.parties import communications, escalations
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
 
+_LONGEST = 1000
+"""Characters of an error's sentence."""
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
 
 
@@ -63,6 +65,8 @@ def run(arguments: list[str]) -> int:
     try:
         code = commands.main(arguments, prog_name="recollect", standalone_mode=False)
     except click.ClickException as error:
+        if len(error.message) > _LONGEST:  # click repeats what was typed, however long
+            error.message = f"{error.message[:_LONGEST]}…"
         error.show()
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
