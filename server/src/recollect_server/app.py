@@ -48,6 +48,7 @@ from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
 from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -137,11 +138,11 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        stops += (space.close_index, writer.close, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
-        external = External(communications)
+        external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
+        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
         live = LiveUpdates(
             space,
             working_limits,
@@ -162,7 +163,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -170,8 +171,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+        answers = Answers(settings.max_answer_bytes)
+        recall = Recall(space, meaning, tiers, identities)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -180,26 +183,27 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     live,
                     streams,
                     limits,
+                    answers,
                     clock,
+                    settings.model_names,
                 ),
-                "RecallService": RecallHandlers(
-                    Recall(space, meaning, tiers, identities),
-                    anchors,
-                    builder,
-                    tiers,
-                    settings.search_timeout.total_seconds(),
-                ),
+                "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(
+                    external, live_communications, streams, limits, answers, settings.search_timeout.total_seconds()
+                ),
             },
             ServerOptions(
                 listen=settings.listen,
                 threads=settings.threads,
                 write_threads=settings.write_threads,
+                search_threads=settings.search_threads,
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
+                max_watches=settings.max_subscribers,
             ),
+            degraded={"RecallService": recall.degraded},
         )
         if meaning.on:
             workers = Workers(settings.embedding_threads)
@@ -211,9 +215,11 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
             log.info("notes_are_taken", by=model.name)
+        stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
+        stops.append(server.leave)
     except BaseException:
         for stop in reversed(stops):
             stop()

@@ -110,6 +110,7 @@ def message_of(fields: dict[str, Any]) -> Message:
             cost=fields.get("cost"),
             channel=fields.get("channel", ""),
             sender=fields.get("sender", ""),
+            sender_name=fields.get("senderName", ""),
             tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
             tool_call_id=fields.get("toolCallId", ""),
             attachments=tuple(
@@ -127,7 +128,7 @@ def party_of(fields: dict[str, Any]) -> Party | None:
     given = fields.get("party")
     if not given:
         return None
-    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject")}
+    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject", "contact_name")}
     try:
         return Party(**{names[key]: value for key, value in given.items()})
     except (KeyError, AttributeError) as error:

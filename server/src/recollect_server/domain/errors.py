@@ -23,6 +23,7 @@ RecollectError
     ├── IndexUnavailable    the index cannot answer
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
+    ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     └── Stopping            the server stops
 """
 
@@ -205,8 +206,15 @@ class RateLimited(TryAgain):
 class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"{most} subscribers are connected, and no more are taken")
+    def __init__(self, most: int, kind: str = "subscribers") -> None:
+        super().__init__(f"{most} {kind} are connected, and no more are taken")
+
+
+class TooManyAnswers(TryAgain):
+    """As many large answers are on their way as memory is allowed for, and none ended for some seconds."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large answers are on their way: try again, or ask for less at once")
 
 
 class Stopping(TryAgain):

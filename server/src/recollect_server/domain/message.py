@@ -59,3 +59,5 @@ class Message:
     tool_call_id: str = ""
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = field(default=None, hash=False)
+    sender_name: str = ""
+    """The sender's display name, for people."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import orjson
@@ -13,13 +14,22 @@ from recollect_server.domain.conversation import (
     Began,
     Compressed,
     Content,
+    Continued,
     Conversation,
     MetaUpdated,
     Party,
 )
-from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    ConversationReadOnly,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+    TurnOutOfDate,
+)
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.routing import Place, place_of
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -97,8 +107,12 @@ class Conversations:
         model: str,
         create_time: int | None,
         request_id: str,
+        pinned: bool = False,
     ) -> tuple[Conversation, bool]:
-        """Begins a conversation. Returns it, and whether this request had begun it before."""
+        """Begins a conversation. Returns it, and whether this request had begun it before.
+
+        `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        """
         payload = {
             "channel": channel,
             "participants": participants,
@@ -106,15 +120,52 @@ class Conversations:
             "model": model,
             "created": create_time,
         }
+        if party.contact_name:
+            payload["contact_name"] = party.contact_name
+        if pinned:
+            payload["pinned"] = True
         request = key_of("Create", request_id, payload)
-        with self._space.request_locks.hold(request_id or channel):
+        place = place_of(channel, party)
+        held: AbstractContextManager[object] = self._space.place_locks.hold(place.name) if pinned and place.known else nullcontext()
+        with self._space.request_locks.hold(request_id or channel), held:
             if request and (known := find_known(self._space, request, None)):
-                return as_it_was(self._space, self._replays, known, None)[1], True
+                conversation = as_it_was(self._space, self._replays, known, None)[1]
+                if pinned and place.known:
+                    self._unpin_others(place, conversation.id, self._pinned_at(place))
+                return conversation, True
+            others = self._pinned_at(place) if pinned and place.known else set()
             time = self._space.clock() if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned)
             with self._space.locks.hold(conversation_id):
-                return self._space.begin([began], conversation_id, request).head.conversation, False
+                conversation = self._space.begin([began], conversation_id, request).head.conversation
+            self._unpin_others(place, conversation_id, others)
+            return conversation, False
+
+    def _pinned_at(self, place: Place) -> set[str]:
+        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
+        index = self._space.index
+        newest = self._space.routes.pinned(index, place)
+        return {*index.pinned(place, settled=True), *([newest] if newest else [])}
+
+    def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
+        """Unpin what began before a conversation that has its place now, and queue its notes.
+
+        What fails here is done by a repeat of the request; until then the newest pinned one takes what comes in.
+        """
+        for other in sorted(others):
+            if other >= conversation_id:  # itself, or one that took the place since
+                continue
+            try:
+                with self._space.locks.hold(other):
+                    head = self._space.end(other)
+                    if not head.conversation.pinned or place_of(head.conversation.channel, head.conversation.party) != place:
+                        continue
+                    self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
+                if head.number is not None:
+                    self._space.index.want_abbreviation(head.number, None)
+            except (ConversationNotFound, StorageUnavailable, IndexUnavailable) as error:
+                log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 
     def append(
         self,

@@ -45,6 +45,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
     errors.RateLimited: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)),
     errors.TooManySubscribers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS),
+    errors.TooManyAnswers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""

@@ -51,6 +51,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 tool_call_id=message.tool_call_id,
                 attachments=message.attachments,
                 metadata=message.metadata,
+                sender_name=message.sender_name,
             )
         )
     return done

@@ -68,6 +68,8 @@ class Space:
         self.on_index: Callable[[Index], None] = _nothing
         """Called with each index that is used after the first, while nobody writes."""
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
+        self.place_locks = StripedLocks()
+        """By the name of a place: which conversation is pinned there. Taken after a request's lock and before a conversation's."""
         self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
 

@@ -98,27 +98,42 @@ def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
 
 
 def tail(
-    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
-) -> tuple[list[Place], bool]:
-    """The newest whole turns between two turns (both excluded), oldest first, and whether the conversation has older messages.
+    connection: apsw.Connection,
+    number: int,
+    *,
+    before_turn: int,
+    before_sequence: int = 0,
+    after_turn: int,
+    max_turns: int,
+    max_tokens: int,
+    max_bytes: int,
+) -> tuple[list[Place], bool, bool]:
+    """The newest whole turns between two turns (both excluded), oldest first, whether the conversation has older messages, and
+    whether the only turn is cut.
 
-    `budget.newest_turns` chooses them. `before_turn` 0 means the end.
+    `budget.newest_turns` chooses them. `before_turn` and `before_sequence` 0 mean the end.
     """
     low, high = id_range(number)
     if before_turn:
         high = first_of_turn(connection, number, before_turn) - 1
+    if before_sequence:
+        high = min(high, message_id(number, before_sequence) - 1)
     rows = connection.execute(
         "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
         (low, high),
     )
-    chosen = newest_turns(
-        ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
+    chosen, cut = newest_turns(
+        ((row[1], row[2], row[4], row) for row in rows),
+        after_turn=after_turn,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_bytes=max_bytes,
     )
     found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
     if found:
-        return found, has_before(connection, number, found[0][0])
+        return found, has_before(connection, number, found[0][0]), cut
     # Nothing to show: everything there is lies before.
-    return found, after_turn > 0 and count(connection, number) > 0
+    return found, after_turn > 0 and count(connection, number) > 0, False
 
 
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
@@ -136,11 +151,52 @@ def turn_places(connection: apsw.Connection, number: int, first: int, last: int)
     return places
 
 
+def page_of_turns(
+    connection: apsw.Connection, number: int, first: int, last: int, after: int, max_bytes: int
+) -> tuple[list[Place], bool]:
+    """The messages of these turns behind line `after` that have so many bytes together, oldest first, and whether there are more.
+
+    Turns are whole, unless the first alone is larger: of that its first messages are taken, one at the least.
+    """
+    start = max(first_of_turn(connection, number, first), message_id(number, after) + 1)
+    rows = connection.execute(
+        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+        (start, id_range(number)[1]),
+    )
+    found: list[tuple[int, Place]] = []
+    size = 0
+    for identity, turn, offset, length in rows:
+        if turn > last:
+            break
+        size += length
+        if found and size > max_bytes:
+            whole = [place for at, place in found if at != found[-1][0]] if turn == found[-1][0] else [place for _, place in found]
+            return whole or [place for _, place in found], True
+        found.append((turn, (sequence_of(identity), offset, length)))
+    return [place for _, place in found], False
+
+
+def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
+    """The last of these places that have so many bytes together (0: all), one at the least."""
+    total = 0
+    for at in range(len(places) - 1, -1, -1) if max_bytes else ():
+        total += places[at][2]
+        if total > max_bytes and at < len(places) - 1:
+            return places[at + 1 :]
+    return places
+
+
 def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -> list[int]:
     """The turns of those of these lines that are messages."""
     ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
     rows = connection.execute("SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))", (ids,))
     return [row[0] for row in rows]
+
+
+def bytes_of(connection: apsw.Connection, number: int, first: int, last: int) -> int:
+    """How many bytes the messages of these lines have."""
+    query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+    return int(connection.execute(query, (message_id(number, first), message_id(number, last))).get)
 
 
 def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:
