@@ -114,8 +114,15 @@ def test_no_value_makes_recollect_fail_without_a_sentence(
 
 
 def test_no_value_makes_recollect_server_fail_without_a_sentence(
-    no_log: None, server: RunningServer, client: Client, wrong_files: list[str], tmp_path: Path, scale: int
+    no_log: None,
+    server: RunningServer,
+    client: Client,
+    wrong_files: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scale: int,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where an export into a folder without a name goes
     before = client.conversations.create("web")
     part = 5 if scale == 1 else 1
     lines: list[list[str]] = []
@@ -127,7 +134,7 @@ def test_no_value_makes_recollect_server_fail_without_a_sentence(
         lines += [[command, "--listen", ADDRESSES[0], "--data-dir", path] for path in wrong_files[index % part :: part]]
     for address in ADDRESSES:
         lines += [["health", "--address", address], ["export", str(tmp_path / "out"), "--address", address]]
-    for path in wrong_files:
+    for path in wrong_files[:: min(part, 2)]:
         lines += [[command, "--address", server.target, "--", path] for command in ("import", "export")]
     for line in lines:
         result = CliRunner().invoke(server_commands, line)
