@@ -1,5 +1,6 @@
 """`switch`, `model`, `notes`, `delete` and `anchors`."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talke
     after = client.conversations.get(it.id)
     assert (after.abbreviation, after.topics) == ("From a pipe.", ("logging", "disk"))
     assert inside("notes", it.id, "words", "--file", str(file)).code == 2
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes into
+    for wrong in (tmp_path / "pipe", tmp_path, tmp_path / "none"):
+        assert inside("notes", it.id, "--file", str(wrong)).code == 2
+    file.write_bytes(b"\xff")
+    assert inside("notes", it.id, "--file", str(file)).code == 1
     assert inside("notes", it.id, "--topic", "disk").code == 2
 
 

@@ -47,7 +47,7 @@ def harmless(parameter: click.Argument, file: Path) -> str:
     if is_path(parameter):
         return str(file)
     if isinstance(parameter.type, click.Choice):
-        return next(iter(parameter.type.choices))
+        return str(next(iter(parameter.type.choices)))
     name = (parameter.name or "").rstrip("s")
     return UNKNOWN.get(name, "x")
 

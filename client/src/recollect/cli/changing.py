@@ -1,6 +1,6 @@
 """`recollect rename`, `model`, `notes`, `switch` and `delete`: what a person changes about a conversation."""
 
-from typing import TextIO
+from typing import BinaryIO
 
 import click
 
@@ -45,7 +45,7 @@ def model(shell: Shell, conversation: str, model: str | None, default: bool) -> 
     "--topic", "topics", multiple=True, metavar="NAME", help="A topic in kebab-case; may be repeated. They replace the old."
 )
 @with_shell
-def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: TextIO | None, topics: tuple[str, ...]) -> None:
+def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryIO | None, topics: tuple[str, ...]) -> None:
     """Show the meeting notes of CONVERSATION, or record TEXT as its new ones.
 
     The server writes notes by itself once a conversation is quiet. What is recorded here takes their place.

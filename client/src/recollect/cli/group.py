@@ -65,10 +65,17 @@ def run(arguments: list[str]) -> int:
     try:
         code = commands.main(arguments, prog_name="recollect", standalone_mode=False)
     except click.ClickException as error:
-        if len(error.message) > _LONGEST:  # click repeats what was typed, however long
-            error.message = f"{error.message[:_LONGEST]}…"
-        error.show()
+        _shortened(error).show()
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
         return exits.INTERRUPTED
     return code if isinstance(code, int) else exits.OK
+
+
+def _shortened(error: click.ClickException) -> click.ClickException:
+    """Return the error with a sentence of bounded length: click repeats what was typed, however long."""
+    sentence = error.format_message()
+    if len(sentence) <= _LONGEST:
+        return error
+    sentence = f"{sentence[:_LONGEST]}…"
+    return click.UsageError(sentence, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(sentence)

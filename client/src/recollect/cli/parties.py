@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
@@ -168,7 +168,7 @@ def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...])
 @with_text
 @click.option("--scope", metavar="NAME", help="What the reply is about.")
 @with_shell
-def reply(shell: Shell, communication: str, words: tuple[str, ...], file: TextIO | None, scope: str | None) -> None:
+def reply(shell: Shell, communication: str, words: tuple[str, ...], file: BinaryIO | None, scope: str | None) -> None:
     """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not allow one.
 
     Recollect sends nothing: whoever brings messages in also takes them out.
@@ -227,7 +227,7 @@ def list_escalations(shell: Shell, communication: str | None, resolved: bool, li
 @click.argument("escalation")
 @with_text
 @with_shell
-def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: TextIO | None) -> None:
+def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: BinaryIO | None) -> None:
     """Record TEXT as the owner's answer to ESCALATION, an id as `list` prints it."""
     it = shell.client.external.resolve_escalation(escalation, _required(words, file))
     if shell.as_json:
@@ -236,7 +236,7 @@ def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: TextIO 
         _print_escalation(console(), it)
 
 
-def _required(words: tuple[str, ...], file: TextIO | None) -> str:
+def _required(words: tuple[str, ...], file: BinaryIO | None) -> str:
     text = text_of(words, file)
     if text is None:
         raise click.UsageError("Missing the TEXT: give it as arguments or with --file.")
