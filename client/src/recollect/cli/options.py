@@ -171,7 +171,7 @@ class Source(_File):
         if value == "-" or value.startswith(_PIPES):
             return click.File("rb").convert(value, param, ctx)
         try:
-            file = open(value, "rb", opener=_open_regular)
+            file = open(value, "rb", opener=_open_regular)  # noqa: SIM115 - the command closes it
         except OSError as error:
             self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
         if ctx is not None:
