@@ -6,10 +6,9 @@ from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Skip
 from recollect_server.domain.conversation import Began, Content, Unknown
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
-from recollect_server.services.space.catching_up import LOST_CHANNEL
 from recollect_server.storage.transcript.files import SUFFIX
 from recollect_server.storage.transcript.reader import Line, scan
-from recollect_server.storage.transcript.record import Stamp
+from recollect_server.storage.transcript.record import LOST_CHANNEL, Stamp
 
 PATTERN = f"conv-*{SUFFIX}"
 
