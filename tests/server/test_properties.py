@@ -23,9 +23,10 @@ from recollect_server.domain.conversation import (
     fold,
     opening_of,
 )
+from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
-from recollect_server.domain.snippets import END, LENGTH, START, snippet
+from recollect_server.domain.snippets import END, LENGTH, START, Passages, plain
 from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
@@ -292,10 +293,12 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
     connection = apsw.Connection(":memory:")
     stems = {stem for _, _, stem in tokens(connection, segment(query).encode())}
     prefixes = {character for character in query if UNSPACED_RUN.match(character)} if len(query) == 1 else set()
-    found = snippet(text, tokens(connection, text.encode()), stems, prefixes)
+    passages = Passages(stems, prefixes, lambda part: tokens(connection, part.encode()), UNLIMITED)
+    passage = passages.best(text)
+    found = passage.rendered(text) if passage else opening_of(plain(text))
     connection.close()
     assert [mark for mark in found if mark in (START, END)] == [START, END] * found.count(START)
-    plain = found.replace(START, "").replace(END, "").strip("…")
+    shown = plain(found).strip("…")
     whole = " ".join(text.replace(START, "").replace(END, "").split())
-    assert " ".join(plain.split()) in whole
-    assert len(plain) <= LENGTH + 20
+    assert " ".join(shown.split()) in whole
+    assert len(shown) <= LENGTH + 20

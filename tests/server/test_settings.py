@@ -1,5 +1,6 @@
 """Settings: where each comes from, and what is refused by its name."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,57 @@ def test_a_misspelt_name_in_the_environment_is_refused(monkeypatch: pytest.Monke
         Settings.load(None, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RECOLLECT_QUOKKA", "1"),
+        ("RECOLLECT_", "1"),
+        ("RECOLLECT_WATERMELONS", "1"),
+        ("RECOLLECT_PORT", "50052"),  # a person's, not Kubernetes'
+        ("RECOLLECT_GRPC_PORT", "50052"),
+        ("RECOLLECT_TARGET", "127.0.0.1:1"),
+        ("recollect_quokka", ""),
+    ],
+)
+def test_a_name_in_the_environment_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(WrongSettings, match=f"^{name}: there is no such setting: unset it"):
+        Settings.load(None, {})
+
+
+KUBERNETES = {
+    "SERVICE_HOST": "10.96.0.17",
+    "SERVICE_PORT": "50051",
+    "SERVICE_PORT_GRPC": "50051",
+    "PORT": "tcp://10.96.0.17:50051",
+    "PORT_50051_TCP": "tcp://10.96.0.17:50051",
+    "PORT_50051_TCP_PROTO": "tcp",
+    "PORT_50051_TCP_PORT": "50051",
+    "PORT_50051_TCP_ADDR": "10.96.0.17",
+    "PORT_53_UDP_ADDR": "10.96.0.17",
+}
+"""What a pod is given for a service, after the service's name."""
+
+
 def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = ["ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"]  # the client's, and the tests'
-    kubernetes = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT", "PORT_50051_TCP", "PORT_50051_TCP_ADDR"]
-    for name in [*ours, *kubernetes]:
+    for name in ("ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"):  # the client's, and the tests'
         monkeypatch.setenv(f"RECOLLECT_{name}", "1")
+    for service in ("RECOLLECT", "RECOLLECT_BACKUP"):
+        for name, value in KUBERNETES.items():
+            monkeypatch.setenv(f"{service}_{name}", value)
+    monkeypatch.setenv("RECOLLECTION", "1")
     monkeypatch.setenv("recollect_threads", "7")
     assert Settings.load(None, {}).threads == 7
+
+
+def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    sources = [*root.glob("client/src/**/*.py"), *root.glob("server/src/**/*.py"), *root.glob("*.md"), *root.glob("*/*.md")]
+    names = {name for source in sources for name in re.findall(r"\bRECOLLECT_[A-Z_]*[A-Z]\b", source.read_text())}
+    assert {"RECOLLECT_ADDRESS", "RECOLLECT_KILL_AT", "RECOLLECT_THREADS"} <= names
+    for name in names - {f"RECOLLECT_{setting.upper()}" for setting in Settings.model_fields}:
+        monkeypatch.setenv(name, "1")
+    Settings.load(None, {})
 
 
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(

@@ -18,6 +18,13 @@ from pydantic_settings import (
 )
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
+_OTHERS = {"ADDRESS", "CONVERSATION_ID", "MODEL", "KILL_AT"}
+"""Names after the prefix that are no settings: the client's commands read or set the first three, tests the last."""
+_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)
+"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or `recollect-…`."""
+_KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
+_KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
+"""The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
@@ -85,6 +92,9 @@ class Settings(BaseSettings):
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
+    search_timeout: Duration = Field(
+        timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
+    )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
     max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
@@ -125,20 +135,20 @@ class Settings(BaseSettings):
         """The settings in force. Raises WrongSettings, which names each that is wrong."""
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
-        misspelt = _misspelt()
+        unknown = _unknown_names()
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
             lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
-            raise WrongSettings("\n".join(lines + misspelt)) from error
+            raise WrongSettings("\n".join(lines + unknown)) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except OSError as error:
             raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
-        if misspelt:
-            raise WrongSettings("\n".join(misspelt))
+        if unknown:
+            raise WrongSettings("\n".join(unknown))
         return settings
 
 
@@ -150,18 +160,25 @@ def _place(error: yaml.YAMLError) -> str:
     return f" in line {mark.line + 1}" if mark else ""
 
 
-def _misspelt() -> list[str]:
-    """What is wrong with names in the environment that are almost a setting's.
-
-    Not all that begin as a setting's are: the client has some, and Kubernetes makes `RECOLLECT_SERVICE_HOST` and its like.
-    """
+def _unknown_names() -> list[str]:
+    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting nor known to be another's."""
     lines = []
-    for name in sorted(it for it in os.environ if it.upper().startswith(_PREFIX)):
-        said = name[len(_PREFIX) :].lower()
-        near = difflib.get_close_matches(said, Settings.model_fields, 1, cutoff=0.8)
-        if near and near != [said]:
-            lines.append(f"{name}: there is no such setting: do you mean {_PREFIX}{near[0].upper()}?")
+    for name, value in sorted(os.environ.items()):
+        if not name.upper().startswith(_PREFIX):
+            continue
+        rest = name[len(_PREFIX) :]
+        if rest.lower() in Settings.model_fields or rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
+            continue
+        near = difflib.get_close_matches(rest.lower(), Settings.model_fields, 1)
+        advice = f"do you mean {_PREFIX}{near[0].upper()}?" if near else "unset it (recollect-server config names all settings)"
+        lines.append(f"{name}: there is no such setting: {advice}")
     return lines
+
+
+def _is_from_kubernetes(rest: str, value: str) -> bool:
+    if _KUBERNETES.fullmatch(rest):
+        return True
+    return _KUBERNETES_PORT.fullmatch(rest) is not None and _KUBERNETES_URL.match(value) is not None
 
 
 def _said(error: Any) -> str:

@@ -84,8 +84,8 @@ def loopback(listen: str) -> tuple[str, int]:
     """`HOST:PORT` as host and port. Raises ValueError for another machine's reach: there is neither TLS nor a token here."""
     host, colon, port = listen.rpartition(":")
     host = host.strip("[]")
-    if not colon or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ValueError(f"--http {listen}: is no address such as 127.0.0.1:8765")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 0xFFFF:
+        raise ValueError(f"--http {listen:.100}: is no address such as 127.0.0.1:8765")
     if host == "localhost":
         host = "127.0.0.1"
     try:
@@ -93,7 +93,9 @@ def loopback(listen: str) -> tuple[str, int]:
     except ValueError:
         allowed = False
     if not allowed:
-        raise ValueError(f"--http {listen}: must be a loopback address as 127.0.0.1:8765, for others would need TLS and a token")
+        raise ValueError(
+            f"--http {listen:.100}: must be a loopback address as 127.0.0.1:8765, for others would need TLS and a token"
+        )
     return host, int(port)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from recollect import Conversation, Message, RecentOrder, Role
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
-from recollect.cli.options import CONVERSATION, Shell, with_channels, with_shell, with_span
+from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, with_channels, with_shell, with_span
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 from recollect.cli.reading import all_messages
 
@@ -25,7 +25,9 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @click.option("--title", metavar="TEXT", help="Only with this text in the title.")
 @click.option("--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others.")
 @with_span
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="How many at the most; 0 means all.")
+@click.option(
+    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+)
 @with_shell
 def list_(
     shell: Shell,
@@ -89,7 +91,7 @@ def recent(
 @click.argument("conversation", type=CONVERSATION, required=False)
 @click.option("--channel", metavar="NAME", help="The newest conversation of this channel, where none is named.")
 @click.option("--turns", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many turns.")
-@click.option("--before", type=click.IntRange(1), metavar="TURN", help="The turns before this one: a page of history.")
+@click.option("--before", type=click.IntRange(1, MAX_NUMBER), metavar="TURN", help="The turns before this one: a page of history.")
 @click.option("--all", "everything", is_flag=True, help="All turns, however many.")
 @with_shell
 def show(shell: Shell, conversation: str | None, channel: str | None, turns: int, before: int | None, everything: bool) -> None:

@@ -82,9 +82,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     this machine alone: reserved for one that does.
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
-    """DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
-    reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
-    reason.
+    """DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting `search_timeout`). A call that takes
+    longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a reason.
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
@@ -164,9 +163,8 @@ ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
 this machine alone: reserved for one that does.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
-"""DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
-reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
-reason.
+"""DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting `search_timeout`). A call that takes
+longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a reason.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""

@@ -16,6 +16,8 @@ RecollectError
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
+├── CallerGone              the caller cancelled the call, or its connection broke
+├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
     ├── StorageUnavailable  the disk refused
     ├── IndexUnavailable    the index cannot answer
@@ -160,6 +162,20 @@ class EscalationClosed(RecollectError):
     def __init__(self, escalation_id: str) -> None:
         super().__init__(f"{escalation_id} was resolved before, and its answer stands")
         self.escalation_id = escalation_id
+
+
+class CallerGone(RecollectError):
+    """The caller cancelled the call, or its connection broke. Nobody reads this."""
+
+    def __init__(self) -> None:
+        super().__init__("the caller cancelled the call")
+
+
+class DeadlineExceeded(RecollectError):
+    """The call took longer than its caller or the server allows."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the call was stopped after {seconds:.3g} s: ask for less, or allow more time")
 
 
 class TryAgain(RecollectError):

@@ -1,5 +1,6 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -67,6 +68,7 @@ class Conversations:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._replays = Replays()
+        self._deletes: dict[str, threading.Event] = {}  # of the deletes under way, set at their end; changed under the locks
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
@@ -193,32 +195,52 @@ class Conversations:
     def delete(self, conversation_id: str, anchors: int, request_id: str) -> Receipt:
         """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors."""
         request = key_of("Delete", request_id, {"id": conversation_id, "anchors": anchors})
-        with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
-            if request and (known := find_known(self._space, request, None)):
-                return _receipt(known)
-            number = self._space.head(conversation_id).number
-            deletion.settle_anchors(self._space, conversation_id, number, anchors)
-            time = self._space.clock()
-            deletion.begin_delete(self._space.folder, conversation_id)
-            self._space.forget(conversation_id)
-            self._space.holding.release(conversation_id)
-            self._space.behind.caught_up(conversation_id)
-            self._space.routes.forget(conversation_id)
-            self._replays.forget(conversation_id)
-            own = deletion.drop_anchors(self._space.anchors, conversation_id)
-            forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
-            removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
-            if own:
-                removed["anchors"] = removed.get("anchors", 0) + own
-            self._space.anchors.changed()
-            if forgotten:
-                removed["vectors"] = forgotten
-            reach("delete.log_emptied")
-            if request:
-                answer = orjson.dumps({"removed": removed, "time": time}).decode()
-                self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
-            reach("delete.remembered")
-            return Receipt(conversation_id, removed, time)
+        while True:
+            if (under_way := self._deletes.get(conversation_id)) is not None:
+                under_way.wait()
+            with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
+                if conversation_id in self._deletes:
+                    continue
+                if request and (known := find_known(self._space, request, None)):
+                    return _receipt(known)
+                number = self._begin_delete(conversation_id, anchors)
+                done = self._deletes[conversation_id] = threading.Event()
+            break
+        try:
+            # Without the locks, which other conversations share: the rest may take seconds.
+            return self._finish_delete(conversation_id, number, request)
+        finally:
+            del self._deletes[conversation_id]
+            done.set()
+
+    def _begin_delete(self, conversation_id: str, anchors: int) -> int | None:
+        """Makes the conversation unknown, durably. Returns its number if it is indexed. Hold its lock."""
+        number = self._space.head(conversation_id).number
+        deletion.settle_anchors(self._space, conversation_id, number, anchors)
+        deletion.begin_delete(self._space.folder, conversation_id)
+        self._space.forget(conversation_id)
+        self._space.holding.release(conversation_id)
+        self._space.behind.caught_up(conversation_id)
+        self._space.routes.forget(conversation_id)
+        self._replays.forget(conversation_id)
+        return number
+
+    def _finish_delete(self, conversation_id: str, number: int | None, request: RequestKey | None) -> Receipt:
+        time = self._space.clock()
+        own = deletion.drop_anchors(self._space.anchors, conversation_id)
+        forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
+        removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+        if own:
+            removed["anchors"] = removed.get("anchors", 0) + own
+        self._space.anchors.changed()
+        if forgotten:
+            removed["vectors"] = forgotten
+        reach("delete.log_emptied")
+        if request:
+            answer = orjson.dumps({"removed": removed, "time": time}).decode()
+            self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
+        reach("delete.remembered")
+        return Receipt(conversation_id, removed, time)
 
     # Inside -------------------------------------------------------------------------------------------------------------
 

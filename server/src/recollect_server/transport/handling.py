@@ -11,13 +11,15 @@ from typing import Any, cast
 import grpc
 import structlog
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 from ulid import ULID
 
-from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.errors import CallerGone, RecollectError
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
@@ -36,15 +38,30 @@ class Malformed:
         self.status = malformed(*_what_is_wrong(data, expected, error))
 
 
+def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
+    """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call does."""
+    remaining = context.time_remaining()
+    deadline = Deadline(seconds if remaining is None else min(seconds, remaining))
+    if not context.add_callback(deadline.cancel):
+        deadline.cancel()
+    return deadline
+
+
 def unary(
     method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler, pool: ThreadPoolExecutor
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """The handler of a unary method, within the door, run by the pool."""
     name = f"{method.containing_service.name}.{method.name}"
+    reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
+
+    def run(request: Any, context: grpc.ServicerContext) -> ProtoMessage | None:
+        if reads and not context.is_active():  # it waited for a thread longer than its caller waited for it
+            raise CallerGone
+        return handler(request, context)
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        answer, failed = _run(name, handler, request, context)
+        answer, failed = _run(name, run, request, context)
         _log(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))

@@ -15,6 +15,7 @@ from recollect_server.storage.index.search import Scope
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.convert import conversation_to, message_to, optional_milliseconds
 from recollect_server.transport.convert_recall import anchor_to, answer_to, context_to, transition_to
+from recollect_server.transport.handling import deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 
 _MAX_QUERY = 64 * 1024
@@ -27,14 +28,17 @@ _MAX_VALUE = 1000
 class RecallHandlers:
     """The handlers of RecallService."""
 
-    def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers) -> None:
+    def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers, timeout: float) -> None:
+        """`timeout` is how many seconds a search or a context may take at most."""
         self._recall = recall
         self._anchors = anchors
         self._builder = builder
         self._tiers = tiers
+        self._timeout = timeout
 
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
         """The conversations and messages that fit best."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -55,7 +59,7 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        return answer_to(self._recall.search(request.query, scope, limit, explain=request.explain))
+        return answer_to(self._recall.search(request.query, scope, limit, explain=request.explain, deadline=deadline))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
         """Some turns of a conversation."""
@@ -106,6 +110,7 @@ class RecallHandlers:
 
     def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
         """What an agent's model should see."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)
@@ -115,7 +120,7 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
-        built = self._builder.build(request.conversation_id, request.message, budget)
+        built = self._builder.build(request.conversation_id, request.message, budget, deadline)
         return context_to(built, FORMS[request.format](built, request.message))
 
     def ListTierTransitions(

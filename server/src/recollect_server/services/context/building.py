@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.context import Budget, Context, Packed, Tier
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, words_of
@@ -40,8 +41,9 @@ class ContextBuilder:
         self._tiers = tiers
         self._choosing = choosing
 
-    def build(self, conversation_id: str, message: str, budget: Budget) -> Context:
-        """The context of an answer to a message in a conversation."""
+    def build(self, conversation_id: str, message: str, budget: Budget, deadline: Deadline = UNLIMITED) -> Context:
+        """Return the context of an answer to a message in a conversation. Raises CallerGone, DeadlineExceeded."""
+        deadline.check()
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -53,12 +55,15 @@ class ContextBuilder:
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
         asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths)
         head, hot, in_memory = self.hot(conversation_id, asked, budget.hot, degraded)
+        deadline.check()
         warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
         packed = {candidate.place for candidate in warm.packed}
         seen = {(it.conversation_id, it.sequence) for it in warm.dropped}
         hot = replace(hot, dropped=[it for it in hot.dropped if (it.conversation_id, it.sequence) not in packed | seen])
         room = max(0, min(budget.cold + warm.left, budget.total - hot.used - warm.used))
-        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded)
+        deadline.check()
+        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded, deadline)
+        deadline.check()
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
@@ -109,9 +114,16 @@ class ContextBuilder:
         return replace(pack_warm(candidates, room, reserved), note=note), summary
 
     def cold(
-        self, conversation_id: str, head: Head | None, asked: own.Asked, message: str, room: int, degraded: dict[str, str]
+        self,
+        conversation_id: str,
+        head: Head | None,
+        asked: own.Asked,
+        message: str,
+        room: int,
+        degraded: dict[str, str],
+        deadline: Deadline = UNLIMITED,
     ) -> tuple[others.Recalled, Packed]:
-        """The cold tier alone, of so many tokens."""
+        """Return the cold tier alone, of so many tokens. Raises CallerGone, DeadlineExceeded."""
         try:
             index = self._space.index
             if note := others.why_not(index, message, room):
@@ -119,7 +131,7 @@ class ContextBuilder:
             number = head.number if head else None
             if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
                 number = index.numbers([conversation_id]).get(conversation_id)
-            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room)
+            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room, deadline)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
             return others.Recalled(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}")

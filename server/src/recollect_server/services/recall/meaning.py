@@ -47,9 +47,6 @@ class Copy:
 class Scans:
     """A question, put to what is known: to the messages, and to the abbreviations."""
 
-    question: NDArray[np.float32]
-    """Its vector, [384]."""
-    embedder: Embedder
     messages: Scan
     abbreviations: Scan
 
@@ -110,7 +107,7 @@ class Meaning:
             # An abbreviation is of a whole conversation: a time finds those of the conversations that lie within it.
             within = index.numbers_within(start, end)
             numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
-        return Scans(question, copy.embedder, messages, Scan(copy.abbreviations, question, numbers))
+        return Scans(messages, Scan(copy.abbreviations, question, numbers))
 
     def forget(self, conversation_id: str, number: int | None) -> int:
         """A conversation is deleted: its vectors go. Returns how many. Raises nothing: a file that refuses is removed whole."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.conversation import Conversation, opening_of
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
@@ -96,17 +97,19 @@ class Recall:
     def _index(self) -> Index:
         return self._space.index
 
-    def search(self, query: str, scope: Scope, limit: int, *, explain: bool) -> Answer:
-        """The conversations and the messages that fit best."""
+    def search(self, query: str, scope: Scope, limit: int, *, explain: bool, deadline: Deadline = UNLIMITED) -> Answer:
+        """Return the conversations and the messages that fit best. Raises CallerGone, DeadlineExceeded."""
+        deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         try:
             index = self._index
-            terms = index.terms(query)
-            found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE)
-            best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans)
-            hits = self._hits(found, best, showing, limit, explain=explain)
-            results = self._results(found, best, showing, scope, limit, explain=explain)
+            with index.until(deadline):
+                terms = index.terms(query)
+                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
+                best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
+                hits = self._hits(found, best, showing, limit, explain=explain)
+                results = self._results(found, best, showing, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
@@ -134,7 +137,7 @@ class Recall:
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
-        showing = Showing(self._space, self._index, [], None)
+        showing = Showing(self._space, self._index, [], None, UNLIMITED)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
             (stored.conversation, "" if stored.conversation.abbreviation else self._newest_words(stored, showing))
@@ -157,7 +160,7 @@ class Recall:
             place, above = found.messages[at].place, found.conversation_of(at)
             message, conversation = showing.message(above.id, place), showing.conversation(above.number)
             if message is not None and conversation is not None:
-                snippet = showing.snippet(conversation.id, message)
+                snippet = showing.snippet(conversation.id, above.number, message)
                 hits.append(Hit(conversation, message, snippet, found.message_scores[at], _explain(legs, at)))
         return hits
 
@@ -182,7 +185,7 @@ class Recall:
             conversation = showing.conversation(number)
             if message is not None and conversation is not None:
                 turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
-                snippet, score = showing.snippet(conversation.id, message), found.conversation_scores[at]
+                snippet, score = showing.snippet(conversation.id, number, message), found.conversation_scores[at]
                 results.append(Result(conversation, snippet, turns, message.timestamp, score, _explain(legs, at)))
         return results
 

@@ -20,17 +20,47 @@ def searchable_text(message: Message) -> str:
 
     The bare role is left out: it would stand in every message and find none.
     """
-    text = f"{message.sender}: {message.content}" if message.sender else message.content
+    return words_of(message.sender, message.content)
+
+
+def words_of(sender: str, content: str) -> str:
+    """The same of a message of which no more is known."""
+    text = f"{sender}: {content}" if sender else content
     return segment(text.replace("\0", " "))
 
 
-def remove(connection: apsw.Connection, number: int, messages: list[Message]) -> None:
-    """Takes messages out, their words too. They must be what was added."""
-    connection.executemany(
-        "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
-        [(message_id(number, m.sequence), searchable_text(m)) for m in messages],
+Spoken = tuple[int, str, str]
+"""What the removal of a message must know: its sequence, sender and content."""
+
+
+def remove(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+    """Removes messages and their words. They must be what was added."""
+    # As one document: a statement for each message would take Python's global lock as often.
+    gone = orjson.dumps([(message_id(number, sequence), words_of(*spoken)) for sequence, *spoken in messages]).decode()
+    connection.execute(
+        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)", (gone,)
     )
-    connection.executemany("DELETE FROM messages WHERE id = ?", [(message_id(number, m.sequence),) for m in messages])
+    connection.execute("DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,))
+
+
+def mark_removed(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+    """Removes messages; their words are marked as deleted, and stay in the segments until all of these are merged."""
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
+    remove(connection, number, messages)
+    connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")  # else the commit would do it, as the next line says
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
+
+
+def merge(connection: apsw.Connection, pages: int) -> None:
+    """Merges segments of words until so many pages are written; a negative number begins a merge of all segments."""
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('merge', ?)", (pages,))
+
+
+def sizes(connection: apsw.Connection, number: int) -> tuple[int, int]:
+    """Return how many bytes the lines of a conversation's messages have, and how many the longest has."""
+    query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+    total, longest = connection.execute(query, id_range(number)).get
+    return total, longest
 
 
 def sequences(connection: apsw.Connection, number: int, after: int, limit: int) -> list[int]:

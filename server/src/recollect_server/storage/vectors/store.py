@@ -28,6 +28,7 @@ from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, conn
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
 _PIECE_BITS = 20
+_REMOVED = 1000  # places that a delete takes out in one transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,20 +216,29 @@ class VectorStore:
         return changed
 
     def remove(self, conversation_id: str) -> int:
-        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went."""
+        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went.
+
+        In short transactions: whoever embeds or reads takes turns with it.
+        """
         with self._using() as connection:
             self._gone.add(conversation_id)
             key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
-            if key is None:
-                return 0
-            first, last = id_range(key)
-            # For every model: a range of the second column of a key needs the first.
-            where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
-            texts = [row[0] for row in connection.execute(f"SELECT DISTINCT text FROM places WHERE {where}", (first, last))]
-            connection.execute(f"DELETE FROM places WHERE {where}", (first, last))
-            removed = _drop_unused(connection, texts)
-            connection.execute("DELETE FROM progress WHERE key = ?", (key,))
-            connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+        if key is None:
+            return 0
+        first, last = id_range(key)
+        # For every model: a range of the second column of a key needs the first.
+        where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
+        removed = 0
+        while True:
+            with self._using() as connection:
+                chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
+                places = connection.execute(chosen, (first, last, _REMOVED)).fetchall()
+                connection.executemany("DELETE FROM places WHERE model = ? AND place = ?", [place[:2] for place in places])
+                removed += _drop_unused(connection, list({place[2] for place in places}))
+                if len(places) < _REMOVED:
+                    connection.execute("DELETE FROM progress WHERE key = ?", (key,))
+                    connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+                    break
         with self._using(alone=True) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return removed
@@ -276,9 +286,8 @@ def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
 
 def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
     chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
-    connection.executemany(
-        "DELETE FROM vectors WHERE rowid = ?",
-        [(text << _PIECE_BITS | piece,) for text, pieces in chosen for piece in range(pieces)],
-    )
-    connection.executemany("DELETE FROM texts WHERE text = ?", [(text,) for text, _ in chosen])
+    rows = orjson.dumps([text << _PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]).decode()
+    connection.execute("DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,))
+    texts = orjson.dumps([text for text, _ in chosen]).decode()
+    connection.execute("DELETE FROM texts WHERE text IN (SELECT value FROM json_each(?))", (texts,))
     return sum(pieces for _, pieces in chosen)
