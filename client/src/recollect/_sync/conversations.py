@@ -40,16 +40,18 @@ class Conversations:
         party: Party | None = None,
         model: str | None = None,
         create_time: datetime | None = None,
+        conversation_id: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Begins a conversation on a channel. Its first message may follow at any time.
 
-        `create_time` is for an import: when it began.
+        `create_time` and `conversation_id` are for an import: when it began, and the id that it keeps. An id that is taken raises
+        `AlreadyExists`, with the reason `CONVERSATION_EXISTS`.
 
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, request_id)
+        call = calls.create(channel, participants, party, model, create_time, conversation_id, request_id)
         return self._invoker.run(call, timeout)
 
     def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
@@ -203,13 +205,22 @@ class Conversations:
         return self._invoker.run(call, timeout)
 
     def rename(
-        self, conversation_id: str, title: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        conversation_id: str,
+        title: str,
+        *,
+        automatic: bool = False,
+        topics: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> Conversation:
         """Names a conversation by hand, for good: nothing automatic renames it after that.
 
+        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands.
+
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        return self._invoker.run(calls.rename(conversation_id, title, request_id), timeout)
+        return self._invoker.run(calls.rename(conversation_id, title, automatic, topics, request_id), timeout)
 
     def set_model(
         self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None

@@ -89,6 +89,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
     ERROR_REASON_ESCALATION_RESOLVED: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+    ERROR_REASON_CONVERSATION_EXISTS: _ErrorReason.ValueType  # 26
+    """ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata: `conversation_id`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
@@ -98,7 +100,7 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 
     Any call may fail with ERROR_REASON_INVALID_FIELD, ERROR_REASON_MALFORMED_REQUEST, ERROR_REASON_STORAGE_UNAVAILABLE,
     ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one with a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
-    with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter, with
+    with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter or a new one, with
     ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a communication or an escalation with
     ERROR_REASON_NOT_FOUND. What else it may fail with stands at the call.
     """
@@ -170,4 +172,6 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 ERROR_REASON_ESCALATION_RESOLVED: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+ERROR_REASON_CONVERSATION_EXISTS: ErrorReason.ValueType  # 26
+"""ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata: `conversation_id`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -16,8 +16,9 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    TitleAssigned,
 )
-from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.errors import ConversationExists, ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.services import deletion
@@ -96,24 +97,30 @@ class Conversations:
         party: Party,
         model: str,
         create_time: int | None,
+        conversation_id: str,
         request_id: str,
     ) -> tuple[Conversation, bool]:
-        """Begins a conversation. Returns it, and whether this request had begun it before."""
+        """Begin a conversation, with the given id or, if that is empty, a new one.
+
+        Return it, and whether this request had begun it before. Raise ConversationExists if the id is taken.
+        """
         payload = {
             "channel": channel,
             "participants": participants,
             "party": [party.contact, party.group_id, party.thread_id, party.subject],
             "model": model,
             "created": create_time,
-        }
+        } | ({"id": conversation_id} if conversation_id else {})
         request = key_of("Create", request_id, payload)
         with self._space.request_locks.hold(request_id or channel):
             if request and (known := find_known(self._space, request, None)):
                 return as_it_was(self._space, self._replays, known, None)[1], True
             time = self._space.clock() if create_time is None else create_time
-            conversation_id = f"conv-{ULID()}"
+            given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model)
             with self._space.locks.hold(conversation_id):
+                if given and self._space.folder.is_taken(given):
+                    raise ConversationExists(given)
                 return self._space.begin([began], conversation_id, request).head.conversation, False
 
     def append(
@@ -145,6 +152,12 @@ class Conversations:
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
+
+    def assign_title(self, conversation_id: str, title: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+        """Name a conversation as the server itself does: a name that was given by hand stands."""
+        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics}
+        request = key_of("Rename", request_id, payload)
+        return self._record(conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock()))
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""

@@ -53,6 +53,7 @@ def create(
     party: Party | None,
     model: str | None,
     create_time: datetime | None,
+    conversation_id: str | None,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -63,6 +64,7 @@ def create(
         party=parts.party(party),
         model=model,
         create_time=create_time,
+        conversation_id=conversation_id,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -190,9 +192,18 @@ def switch(
     return Call(_SWITCH, request, read.loaded)
 
 
-def rename(conversation_id: str, title: str, request_id: str | None) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
+def rename(
+    conversation_id: str, title: str, automatic: bool, topics: Iterable[str] | None, request_id: str | None
+) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
     """Rename."""
-    request = fill(pb.RenameRequest(), conversation_id=conversation_id, title=title, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.RenameRequest(),
+        conversation_id=conversation_id,
+        title=title,
+        automatic=automatic,
+        topics=topics,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_RENAME, request, lambda response: read.conversation(response.conversation))
 
 
