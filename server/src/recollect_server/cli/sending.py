@@ -8,12 +8,14 @@ conversation that is different from what an earlier run left (the file changed, 
 import hashlib
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 from recollect import (
     AlreadyExists,
     Client,
+    ErrorReason,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -35,6 +37,7 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -66,12 +69,13 @@ class _Sending:
         self._handled = 0  # messages sent or refused
 
     def run(self) -> Tally:
-        if self._is_at_home():
-            return self._tally
         try:
             known = self._create()
-        except AlreadyExists:
-            self._refused("it was imported before with another beginning (time, participants, model): delete that one first")
+        except AlreadyExists as error:
+            if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                self._leave_at_home()
+            else:
+                self._refused("it was imported before with another beginning (time, participants, model): delete that one first")
             return self._tally
         except _REFUSALS as error:
             self._refused(str(error))
@@ -93,36 +97,43 @@ class _Sending:
             self._tally.conversations_new = 1
         return self._tally
 
-    def _is_at_home(self) -> bool:
-        """Whether this server has the conversation by its own id: then this is where the file came from."""
-        if not self._plan.began.id:
-            return False
+    def _leave_at_home(self) -> None:
+        """Count a conversation that this server has by its own id and did not import: this is where the file came from."""
         try:
             there = self._calls.get(self._plan.began.id)
-        except (NotFound, InvalidArgument):
-            return False
+        except RecollectError as error:
+            self._refused(f"{self._plan.began.id} is taken: {error}")
+            return
         missing = max(0, self._plan.message_count - there.message_count)
         self._tally.conversations_known = 1
         self._tally.messages_known = self._plan.message_count - missing
         if missing:
             self._tally.skip(self._plan.where, f"this server has {there.id} itself, with {missing} messages fewer; left as it is")
-        return True
 
     def _create(self) -> bool:
-        """Begins the conversation. Answers whether an earlier run did, as far as messages will not tell."""
+        """Begin the conversation, under its own id where that is free. Return whether an earlier run did, as far as messages will
+        not tell.
+        """
         began = self._plan.began
         begun: set[str] = set()
-        if not self._plan.message_count:
+        if not self._plan.message_count and began.time:
             begins, ends = time_to(began.time), time_to(began.time + 1)
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
-        self._id = self._calls.create(
+        create = partial(
+            self._calls.create,
             began.channel,
             participants=began.participants,
             party=party_to(began.party),
             model=began.model,
-            create_time=time_to(began.time),
+            create_time=time_to(began.time) if began.time else None,
             request_id=request_id(*self._plan.key, "create"),
-        ).id
+        )
+        try:
+            self._id = create(conversation_id=began.id if is_conversation_id(began.id) else None).id
+        except AlreadyExists as error:
+            if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                raise
+            self._id = create().id  # an import before version 0.2 gave it a new id
         return self._id in begun
 
     def _append(self, number: str, batch: list[Placed]) -> None:
@@ -178,8 +189,8 @@ class _Sending:
             return request_id(*self._plan.key, "event", step.number, *parts)
 
         match step.event:
-            case TitleAssigned():
-                self._tally.skip(step.where, "the API takes no automatic title, nor its topics: the server finds its own")
+            case TitleAssigned(title, topics):
+                self._calls.rename(self._id, title, automatic=True, topics=topics, request_id=named("assigned", title, topics))
             case Compressed(through, summary):
                 through = max((here for home, here in self._turns.items() if home <= through), default=through)
                 self._calls.record_compression(self._id, through, summary, request_id=named(through, summary))
@@ -188,8 +199,10 @@ class _Sending:
             case MetaUpdated(_, title, manually_named, model, pinned):
                 if title is not None and manually_named:
                     self._calls.rename(self._id, title, request_id=named("title", title))
-                elif title is not None or manually_named is not None:
-                    self._tally.skip(step.where, "the API takes no title but one that was given by hand")
+                elif title is not None and not manually_named:
+                    self._calls.rename(self._id, title, automatic=True, request_id=named("assigned", title))
+                elif manually_named is not None:
+                    self._tally.skip(step.where, "the API takes no word on who gave the title without the title")
                 if model is not None:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
                 if pinned is not None:

@@ -39,6 +39,7 @@ _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
 _LIKE_A_CHECKSUM = 14  # of the bytes of a checksum: fewer are no checksum that a few flipped bits made unreadable
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_DEPTH = 64  # of a plain line; a message's metadata has at most 24 levels
 _MAX_TURN = (1 << 31) - 1
 LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged, or does not say it
 
@@ -125,6 +126,17 @@ def decode(line: bytes, sequence: int, *, lenient: bool = False) -> Entry:
         raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
 
 
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested so deeply that other encoders refuse it."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        nested = [it for it in level if isinstance(it, dict | list)]
+        level = [each for it in nested for each in (it.values() if isinstance(it, dict) else it)]
+        if not level:
+            return False
+    return True
+
+
 def _decode_plain(line: bytes, sequence: int, *, lenient: bool) -> Entry:
     if not line.strip():
         raise Damaged("the line is empty")
@@ -134,6 +146,8 @@ def _decode_plain(line: bytes, sequence: int, *, lenient: bool) -> Entry:
         raise Damaged(f"there is no checksum, and it is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise Damaged("there is no checksum, and it is no JSON object")
+    if _is_deep(fields):
+        raise Damaged(f"it is nested deeper than {_MAX_DEPTH} levels")
     if "crc" in fields:
         raise Damaged("the checksum is not at the line's end, where it can be compared: take it off to have the line read")
     try:

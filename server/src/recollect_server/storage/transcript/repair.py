@@ -117,7 +117,7 @@ def _is_foreign(path: Path, good: int, size: int) -> bool:
     """Whether the tail behind the good lines is of somebody else, and not what is left of a write of this program's.
 
     No line of it has a checksum. Each is an object, which no part of a line is; or it follows upon a line that is not ours
-    either. A file with nothing else may be a create that was cut short, unless it has several lines. Raises OSError.
+    either. One unended line and nothing else may be a create that was cut short. Raises OSError.
     """
     start = max(0, good - _CHECKSUM_AND_NEWLINE)
     data = _tail(path, start, size)
@@ -127,7 +127,7 @@ def _is_foreign(path: Path, good: int, size: int) -> bool:
         return False
     if all(map(is_object, lines)):
         return True
-    return not has_checksum(before.removesuffix(b"\n")) if good else b"\n" in tail.removesuffix(b"\n")
+    return not has_checksum(before.removesuffix(b"\n")) if good else b"\n" in tail
 
 
 def _tail(path: Path, start: int, size: int) -> bytes:
