@@ -95,6 +95,7 @@ class _Sending:
             self._tally.conversations_known = 1
         else:
             self._tally.conversations_new = 1
+            self._tally.ids_given = int(self._id != self._plan.began.id)
         return self._tally
 
     def _leave_at_home(self) -> None:

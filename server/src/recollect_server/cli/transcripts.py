@@ -36,7 +36,7 @@ def read(path: Path) -> Plan | Skip:
         lost = f"the first line is lost, and channel, participants and model with it: imported on channel {LOST_CHANNEL}"
         skips.append(Skip(f"{path}:1", lost))
     name = path.name.removesuffix(SUFFIX)
-    if not is_conversation_id(began.id) and is_conversation_id(name):
+    if is_conversation_id(name):  # as in the data folder: a file that was copied under another name is another conversation
         began = replace(began, id=name)
     if not began.time and is_conversation_id(began.id):
         began = replace(began, time=time_of(began.id))
