@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def files(count: int, seed: int) -> dict[str, bytes]:
 
 def ask(service: Service, name: str) -> None:
     """Call whatever reads a conversation, and write to it. A failure says what is wrong with the data, never with the server."""
-    reads = [
+    reads: list[Callable[[], object]] = [
         lambda: service.get(name),
         lambda: service.load(name),
         lambda: service.load(name, before_turn=1000, max_turns=1000),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.reader import line_of, scan
 from structlog.testing import capture_logs
 
 from tests.cli.conftest import on
@@ -228,3 +228,27 @@ def test_a_backup_of_plain_transcripts_has_them_whole(
     copied = tmp_path / "copy" / "default" / "conversations" / path.name
     assert copied.read_bytes() == data
     assert contents(connect(start_server(data_dir=tmp_path / "copy")))[-1] == "Rotate the logs."
+
+
+def test_a_plain_transcript_is_deleted_with_its_words(server: RunningServer, start_server: Start, connect: Connect) -> None:
+    server.stop()
+    path = put(server, plain(*RICH))
+    running = start_server()
+    service = connect(running)
+    assert service.found("zebra") == [NAME]
+    service.delete(NAME)
+    assert (service.found("zebra"), path.exists()) == ([], False)
+    running.stop()
+    assert b"zebra" not in (running.folder / "conversations.db").read_bytes()
+    assert on(running, "verify").exit_code == 0
+
+
+def test_a_flipped_bit_in_a_checksum_does_not_make_a_line_plain(service: Service, server: RunningServer) -> None:
+    name = service.told("one")
+    server.stop()
+    for number, line in enumerate(transcript(server, name).read_bytes().splitlines(), start=1):
+        for place in range(len(line) - len(b',"crc":"00000000"}'), len(line)):
+            for bit in range(8):
+                damaged = bytearray(line)
+                damaged[place] ^= 1 << bit
+                assert line_of(bytes(damaged), number, 0).entry is None

@@ -82,12 +82,12 @@ class _Read:
         return str(self.began.fields.get("id") or _hash([self.began.fields, *(line.fields for line in self.lines[:1])]))
 
 
-class _Source(click.ParamType):
+class _Source(click.ParamType[BinaryIO]):
     """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
 
     name = "file"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BinaryIO:
         """Open the file. Refuse what is no regular file."""
         if value == "-" or value.startswith(_PIPES):
             return click.File("rb").convert(value, param, ctx)

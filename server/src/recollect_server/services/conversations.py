@@ -97,7 +97,7 @@ class Conversations:
         party: Party,
         model: str,
         create_time: int | None,
-        conversation_id: str,
+        conversation_id: str = "",
         request_id: str,
     ) -> tuple[Conversation, bool]:
         """Begin a conversation, with the given id or, if that is empty, a new one.
