@@ -3,11 +3,13 @@
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.commands import HELP, Clear, History, New, Say, SetModel, ShowModel, parse
 
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, delete_index, failure_of, files_with, kept_by, tool
+from tests.waiting import until
 
 MESSAGES = [
     "/usr/bin is full",
@@ -99,6 +101,48 @@ def test_new_keeps_the_model_and_the_old_conversation(post: Post) -> None:
     assert post.said(old) == ["Hello"]
 
 
+def test_new_in_a_conversation_in_which_nothing_was_said_makes_no_second(post: Post) -> None:
+    first = home(post.whatsapp("Hello"))
+    new = post.whatsapp("/new")
+    again = post.whatsapp("/new", delivery="again")
+    assert home(new) == home(again) != first
+    assert reply(again) == "Nothing was said in this conversation yet: it is the new one."
+    assert home(post.whatsapp("/new", delivery="again")) == home(new)
+    assert post.command(home(new), "/new").conversation.id == home(new)
+    assert home(post.whatsapp("Anew")) == home(new)
+    assert home(post.whatsapp("/new")) not in (first, home(new))
+    assert len(post.everything()) == 3
+    empty = home(post.web("/new"))
+    assert home(post.web("/new")) == empty == home(post.web("On the web"))
+
+
+def test_new_queues_the_notes_of_the_conversation_that_is_left(start_server: Start, reach: Reach) -> None:
+    post = reach(start_server(abbreviator="extractive"))
+    post.own("whatsapp", ALEX)
+    left = home(post.whatsapp("Rotate the logs daily."))
+    other = home(post.web("What is a pangolin?"))
+    post.whatsapp("/new")
+    until(lambda: post.get(left).abbreviation)  # although it was not idle
+    assert not post.get(other).abbreviation
+    post.command(other, "/new")
+    until(lambda: post.get(other).abbreviation)
+
+
+def test_a_pinned_conversation_is_deleted_with_force_alone(post: Post) -> None:
+    pinned = home(post.whatsapp("Hello"))
+    failure = failure_of(lambda: post.delete(pinned, force=False, request_id="d"))
+    assert (failure.code, failure.reason) == ("FAILED_PRECONDITION", "CONVERSATION_PINNED")
+    assert failure.metadata == {"conversation_id": pinned}
+    assert "force" in failure.text
+    assert home(post.whatsapp("Still here")) == pinned
+    receipt = post.delete(pinned, force=True, request_id="d")
+    assert post.delete(pinned, force=True, request_id="d") == receipt
+    unpinned = home(post.whatsapp("Anew"))
+    post.whatsapp("/new")
+    assert post.delete(unpinned, force=False).conversation_id == unpinned
+    assert post.delete(home(post.web("Web")), force=False).removed
+
+
 def test_history_shows_the_last_messages_and_no_tools(post: Post, clock: MovableClock) -> None:
     first = home(post.whatsapp("What does the sensor say?"))
     call = agent("")
@@ -176,12 +220,30 @@ def test_a_command_run_by_a_panel_is_run_once(start_server: Start, reach: Reach)
     assert failure_of(lambda: post.command(first, "/help", request_id="n-1")).reason == "REQUEST_ID_REUSED"
 
 
-def test_a_panel_that_begins_anew_from_an_old_conversation_takes_the_place_of_the_pinned_one(post: Post) -> None:
+def test_a_panel_that_begins_anew_from_an_old_conversation_leaves_the_pinned_one_in_use(post: Post) -> None:
     old = home(post.whatsapp("One"))
     pinned = home(post.whatsapp("/new"))
+    beside = post.command(old, "/new").conversation.id
+    assert [post.get(it).pinned for it in (old, pinned, beside)] == [False, True, False]
+    assert home(post.whatsapp("Two")) == pinned
+
+
+def test_a_panel_that_begins_anew_where_none_is_pinned_pins_the_new_one(post: Post) -> None:
+    old = home(post.whatsapp("One"))
+    post.delete(home(post.whatsapp("/new")))
     newest = post.command(old, "/new").conversation.id
-    assert [post.get(it).pinned for it in (old, pinned, newest)] == [False, False, True]
+    assert post.get(newest).pinned
     assert home(post.whatsapp("Two")) == newest
+
+
+def test_a_panel_that_begins_anew_from_a_thread_that_goes_on_elsewhere_leaves_that_in_use(post: Post) -> None:
+    old = home(post.mail("One", "<1@x>"))
+    in_use = home(post.mail("/new", "<2@x>", "<1@x>"))
+    beside = post.command(old, "/new").conversation.id
+    assert [post.get(it).pinned for it in (old, in_use, beside)] == [False, True, False]
+    assert home(post.mail("Two", "<3@x>", "<1@x>")) == in_use
+    newest = post.command(in_use, "/new").conversation.id
+    assert home(post.mail("Three", "<4@x>", "<1@x>")) == newest
 
 
 def test_a_panel_that_clears_an_old_conversation_leaves_the_pinned_one(post: Post) -> None:
@@ -213,3 +275,24 @@ def test_a_question_without_a_request_id_writes_nothing(server: RunningServer, p
     before = kept_by(post, server)
     assert post.command(first, "/history").reply
     assert kept_by(post, server) == before
+
+
+def test_the_models_that_may_be_chosen_are_named_and_others_refused(start_server: Start, reach: Reach) -> None:
+    post = reach(start_server(models="opus, Sonnet-X, haiku"))
+    assert reply(post.cli("/model")) == (
+        "The model is the default. You can choose opus, Sonnet-X or haiku; /model default takes a choice back."
+    )
+    assert reply(post.cli("/model gpt")) == "There is no model gpt here. You can choose opus, Sonnet-X or haiku."
+    name = home(post.cli("/model sonnet-x"))
+    assert post.get(name).model == "Sonnet-X"
+    assert post.command(name, "/model nothing").reply.startswith("There is no model nothing here")
+    assert post.get(name).model == "Sonnet-X"
+    failure = failure_of(lambda: post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="gpt")))
+    assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("model",))
+    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="OPUS")).conversation.model == "opus"
+    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name)).conversation.model == ""
+
+
+def test_without_a_list_any_model_may_be_chosen(post: Post) -> None:
+    assert post.get(home(post.cli("/model gpt-oss"))).model == "gpt-oss"
+    assert reply(post.cli("/model")) == "The model is gpt-oss."

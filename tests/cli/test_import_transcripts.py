@@ -2,11 +2,12 @@
 
 import json
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect import Client
+from recollect import Client, StoredInConversation
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
@@ -63,6 +64,28 @@ def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript:
     assert (result.tool_call_id, result.timestamp) == ("call-1", datetime(2024, 5, 1, 10, 0, 3, 1000, tzinfo=UTC))
     assert (answer.channel, answer.sender, answer.metadata) == ("cli", "Rex", {"a": [1]})
     assert answer.attachments[0].bytes_length == 7
+
+
+def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_turns(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
+    calls = (ToolCall("c1", "df", "{}"), ToolCall("c2", "df", "{}"))
+    late = Message(StoredRole.TOOL, "97%", START + 5000, turn_number=1, tool_call_id="c1")
+    path = write_transcript(
+        HOME,
+        RICH,
+        [user(1, "One", 1), agent(2, "Calls", 1, tool_calls=calls)],
+        [user(3, "Two", 2), agent(4, "2", 2)],
+        [late],
+        [agent(6, "1", 1)],
+        [replace(late, content="98%", tool_call_id="c2"), agent(7, "2 again", 2), user(8, "Three", 3)],
+    )
+    assert bring_in(path) == Counts(1, 0, 9, 0, 0)
+    assert bring_in(path) == Counts(0, 1, 0, 9, 0)
+    [conversation] = client.conversations.list()
+    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    said = [(1, "One"), (1, "Calls"), (1, "97%"), (1, "1"), (1, "98%"), (2, "Two"), (2, "2"), (2, "2 again"), (3, "Three")]
+    assert there == said
 
 
 def test_the_events_of_a_transcript_arrive_in_their_place_and_once(
@@ -122,13 +145,33 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path, "--target", server.target)
     assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 4)
-    assert f"{path}:4: the API takes no pin" in result.stderr
+    assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.stderr
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
     assert f"{path}:7: the API takes no suggested split" in result.stderr
     assert f"{path}:8: a line that this version does not know" in result.stderr
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.topics, conversation.manually_named) == ("Small Talk", ("talk",), False)
     assert not conversation.pinned
+
+
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcript: Set, bring_in: BringIn, client: Client) -> None:
+    client.channels.add_owner_identity("whatsapp", "491701234567")
+    began = [Began(HOME, "whatsapp", START, ("alex",), Party(contact="491701234567"), pinned=True)]
+    path = write_transcript(HOME, began, [user(1, "a", 1)])
+    assert bring_in(path) == Counts(1, 0, 1, 0, 0)
+    reply = client.channels.receive("whatsapp", "1", "b", sender="+49 170 1234567").outcome
+    assert isinstance(reply, StoredInConversation)
+    assert messages_of(client, reply.conversation.id) == ["a", "b"]
+    assert bring_in(path) == Counts(0, 1, 0, 1, 0)
+
+    other = "conv-01HQ0000000000000000000001"
+    began = [Began(other, "whatsapp", START, ("alex",), Party(contact="491701234567"), pinned=True)]
+    path = write_transcript(other, began, [user(1, "older", 1)])
+    assert bring_in(path) == Counts(1, 0, 1, 0, 0)  # the one in use keeps its place
+    assert bring_in(path) == Counts(0, 1, 0, 1, 0)
+    again = client.channels.receive("whatsapp", "2", "c", sender="491701234567").outcome
+    assert isinstance(again, StoredInConversation)
+    assert again.conversation.id == reply.conversation.id
 
 
 def test_damaged_and_torn_lines_are_named_and_the_rest_arrives(write_transcript: Set, server: Any, client: Client) -> None:

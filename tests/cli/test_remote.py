@@ -20,7 +20,7 @@ DIALLING = {"import", "export", "health"}
 
 
 def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> None:
-    groups = [client_commands]
+    groups: list[click.Group] = [client_commands]
     while groups:
         for command in groups.pop().commands.values():
             if isinstance(command, click.Group):
@@ -36,14 +36,13 @@ def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> No
 
 
 def test_the_address_is_a_flag_or_stands_in_the_environment(server: RunningServer, tmp_path: Path) -> None:
-    for number, (flags, environment) in enumerate(
-        [
-            (["--address", server.target], {ADDRESS: NOBODY, "RECOLLECT_LISTEN": NOBODY}),
-            (["--target", server.target], {ADDRESS: NOBODY}),  # its former name
-            ([], {ADDRESS: server.target, "RECOLLECT_LISTEN": NOBODY}),
-            ([], {ADDRESS: "", "RECOLLECT_LISTEN": server.target}),
-        ]
-    ):
+    ways: list[tuple[list[str], dict[str, str | None]]] = [
+        (["--address", server.target], {ADDRESS: NOBODY, "RECOLLECT_LISTEN": NOBODY}),
+        (["--target", server.target], {ADDRESS: NOBODY}),  # its former name
+        ([], {ADDRESS: server.target, "RECOLLECT_LISTEN": NOBODY}),
+        ([], {ADDRESS: "", "RECOLLECT_LISTEN": server.target}),
+    ]
+    for number, (flags, environment) in enumerate(ways):
         result = run("export", tmp_path / str(number), *flags, env=environment)
         assert result.exit_code == 0, result.output
         if "--target" not in flags:

@@ -135,8 +135,9 @@ def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_t
 @settings(max_examples=500)
 def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> None:
     messages = [(number, size) for number, turn in enumerate(turns, start=1) for size in turn]
-    offered = ((number, size, (number, size)) for number, size in reversed(messages))
-    chosen = newest_turns(offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens)
+    offered = ((number, size, 1, (number, size)) for number, size in reversed(messages))
+    chosen, cut = newest_turns(offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
+    assert not cut
     assert chosen == naive_newest_turns(turns, after, max_turns, max_tokens)
 
 
@@ -147,11 +148,31 @@ def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[
     seen: list[tuple[int, int]] = []
     before = len(turns) + 1
     while before > 1:
-        offered = ((n, turns[n - 1][place], (n, place)) for n, place in reversed(messages) if n < before)
-        page = newest_turns(offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens)
+        offered = ((n, turns[n - 1][place], 1, (n, place)) for n, place in reversed(messages) if n < before)
+        page, cut = newest_turns(offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
         assert page
+        assert not cut
         seen = page + seen
         before = page[0][0]
+    assert seen == messages
+
+
+@given(TURNS.filter(bool), st.integers(1, 120))
+@settings(max_examples=300)
+def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larger_is_cut(
+    turns: list[list[int]], max_bytes: int
+) -> None:
+    """Whoever asks for what is before the first message of each page sees every message."""
+    messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
+    seen: list[tuple[int, int]] = []
+    while rest := messages[: len(messages) - len(seen)]:
+        offered = ((n, 1, turns[n - 1][place], (n, place)) for n, place in reversed(rest))
+        page, cut = newest_turns(offered, after_turn=0, max_turns=1000, max_tokens=1000, max_bytes=max_bytes)
+        sizes = [turns[n - 1][place] for n, place in page]
+        assert sum(sizes) <= max_bytes or len(page) == 1
+        assert cut == (page[0][1] > 0)
+        assert not cut or len({number for number, _ in page}) == 1
+        seen = page + seen
     assert seen == messages
 
 

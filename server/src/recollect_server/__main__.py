@@ -3,11 +3,24 @@
 import gc
 import os
 
+# Standard streams that are closed get a place to go: else the next files that are opened, a transcript among them, take their
+# descriptors, and what gRPC writes to standard error would stand in it.
+for descriptor in range(3):
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free
+
 # Before numpy is there: a search's products are small, and threads of one that wait for each other cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 gc.disable()  # what is imported stays: going through it again and again is an eighth of what importing takes
-from recollect_server.cli import commands  # noqa: E402 - as is said above
+try:
+    from recollect_server.cli import commands
+except (ImportError, MemoryError, OSError) as error:
+    if isinstance(error, MemoryError) or any(text in str(error) for text in ("failed to map segment", "Cannot allocate memory")):
+        raise SystemExit("Error: there is not enough memory to load the program: raise the limit (ulimit -v)") from None
+    raise
 
 gc.enable()
 

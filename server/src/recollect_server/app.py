@@ -1,9 +1,13 @@
 """Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
+import resource
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +52,7 @@ from recollect_server.settings import Settings
 from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
 from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -64,6 +69,49 @@ LOCK = "recollect.lock"
 
 class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
+
+
+class OutOfMemory(CannotStart):
+    """The system gives this process less memory, or fewer threads, than a server needs."""
+
+
+NO_MEMORY = (
+    "there is not enough memory, or there may be no more threads: raise the limit (ulimit -v, ulimit -u), or lower --threads"
+)
+_OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
+_OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
+_USUAL_STACK = 8 << 20
+_ARENA_MAX = -8  # glibc's M_ARENA_MAX
+
+
+def _check_address_space(settings: Settings) -> None:
+    """See that a limited address space holds the stacks of all threads, now and not when calls need them. Raises OutOfMemory.
+
+    gRPC aborts the process, after some seconds and with a page of text, when it cannot start a thread.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    with suppress(AttributeError, OSError):
+        # glibc would take 64 MiB for each of many threads, and leave none for the stacks of others.
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
+    wanted = (settings.threads + settings.write_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    try:
+        mmap.mmap(-1, wanted).close()
+    except (OSError, OverflowError) as error:
+        raise OutOfMemory(
+            f"the limit of this process's memory leaves less than the {wanted >> 20} MiB of address space that a start takes:"
+            " raise it (ulimit -v), or lower --threads"
+        ) from error
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+    )
 
 
 def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
@@ -124,7 +172,11 @@ class App:
 
 
 def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress = unheard) -> App:
-    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
+    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running.
+
+    Raises OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
+    """
+    _check_address_space(settings)
     stops: list[Callable[[], None]] = []
     try:
         model_folder = _model_folder(settings)
@@ -137,11 +189,11 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             space = Space(folder, writer, recovered.index, clock)
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        stops += (space.close_index, writer.close, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
-        external = External(communications)
+        external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
+        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
         live = LiveUpdates(
             space,
             working_limits,
@@ -162,7 +214,7 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -170,8 +222,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+        answers = Answers(settings.max_answer_bytes)
+        recall = Recall(space, meaning, tiers, identities)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -180,26 +234,27 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
                     live,
                     streams,
                     limits,
+                    answers,
                     clock,
+                    settings.model_names,
                 ),
-                "RecallService": RecallHandlers(
-                    Recall(space, meaning, tiers, identities),
-                    anchors,
-                    builder,
-                    tiers,
-                    settings.search_timeout.total_seconds(),
-                ),
+                "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(
+                    external, live_communications, streams, limits, answers, settings.search_timeout.total_seconds()
+                ),
             },
             ServerOptions(
                 listen=settings.listen,
                 threads=settings.threads,
                 write_threads=settings.write_threads,
+                search_threads=settings.search_threads,
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
+                max_watches=settings.max_subscribers,
             ),
+            degraded={"RecallService": recall.degraded},
         )
         if meaning.on:
             workers = Workers(settings.embedding_threads)
@@ -211,10 +266,14 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
             log.info("notes_are_taken", by=model.name)
+        stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
-    except BaseException:
+        stops.append(server.leave)
+    except BaseException as error:
+        if _is_out_of_memory(error):
+            raise OutOfMemory(NO_MEMORY) from error
         for stop in reversed(stops):
             stop()
         raise

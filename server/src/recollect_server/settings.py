@@ -27,6 +27,7 @@ _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 """The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
 
 
@@ -68,6 +69,45 @@ def _listen(value: str) -> str:
     return value
 
 
+def _at_least(least: timedelta) -> AfterValidator:
+    """Refuse a duration that is shorter: it would keep a thread at work all the time."""
+
+    def check(value: timedelta) -> timedelta:
+        if value < least:
+            raise ValueError(f"must be {duration_text(least)} or longer")
+        return value
+
+    return AfterValidator(check)
+
+
+def _at_most(most: timedelta) -> AfterValidator:
+    """Refuse a duration that is longer: no thread can wait for that long."""
+
+    def check(value: timedelta) -> timedelta:
+        if value > most:
+            raise ValueError(f"must be {duration_text(most)} or shorter")
+        return value
+
+    return AfterValidator(check)
+
+
+def _names(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _models(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
+        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+    return ", ".join(dict.fromkeys(names)) or "any"
+
+
+def _one_line(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("must be one line without space around it")
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -88,17 +128,25 @@ class Settings(BaseSettings):
     max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
-    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
+    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
+    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes and searches")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
+    )
+    search_threads: int = Field(
+        3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
     )
     search_timeout: Duration = Field(
         timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
     )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
-    max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
-    heartbeat: Duration = Field(timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor")
+    max_subscribers: int = Field(
+        5000, ge=1, le=100_000, description="streams of live updates at the same time, and watches of health"
+    )
+    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
+        timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor; 50ms or longer"
+    )
     draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
     embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
     embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
@@ -106,7 +154,9 @@ class Settings(BaseSettings):
     idle_timeout: Duration = Field(
         timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
     )
-    sweep_interval: Duration = Field(timedelta(minutes=5), description="notes that failed are tried again so often")
+    sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+        timedelta(minutes=5), description="notes that failed are tried again so often; 1s or longer"
+    )
     abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
         "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
     )
@@ -123,12 +173,27 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
+        "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
+    )
+    acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
+        "Thank you, your message has arrived.",
+        max_length=1000,
+        description="the one reply that an untrusted third party may have before the owner answers; empty: none",
+    )
     sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
     sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
-    shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
+    shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
+        timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that may be chosen; none: any."""
+        return () if self.models == "any" else tuple(self.models.split(", "))
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recollect import Conversation, Message, RecentOrder, Role
+from recollect import Conversation, LoadedConversation, Message, RecentOrder, Role
+from recollect._shared.history import History
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
 from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, with_channels, with_shell, with_span
@@ -106,22 +107,28 @@ def show(shell: Shell, conversation: str | None, channel: str | None, turns: int
     )
     if now.conversation is None:
         raise Ended(f"there is no conversation on {channel} yet", NOT_FOUND)
-    messages, damaged, more = list(now.messages), now.damaged_lines, now.has_more
-    if everything:
-        history = all_messages(shell.client, now.conversation)
+    history = all_messages(shell.client, now.conversation) if everything else None
+    print_loaded(shell, now, history)
+
+
+def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | None = None) -> None:
+    """Print a loaded conversation: its newest turns with the summary of those before, or all of its `history`."""
+    it, messages, damaged, more = loaded.conversation, list(loaded.messages), loaded.damaged_lines, loaded.has_more
+    assert it is not None
+    if history:
         messages, damaged, more = history.messages, history.damaged_lines, False
     if damaged:
         warn(f"{damaged} damaged lines of the transcript were left out")
     if shell.as_json:
         for message in messages:
-            json_line({"conversationId": now.conversation.id} | plain(message))
+            json_line({"conversationId": it.id} | plain(message))
         return
     out = console()
-    _print_heading(out, now.conversation)
+    _print_heading(out, it)
     if more and messages:
         out.print(clean(f"… there is more: --before {messages[0].turn_number}, or --all", style="dim"))
-    if now.compression_summary and not everything:
-        out.print(clean(f"Summary of the turns up to {now.conversation.compressed_through}: {now.compression_summary}", "italic"))
+    if loaded.compression_summary and not history:
+        out.print(clean(f"Summary of the turns up to {it.compressed_through}: {loaded.compression_summary}", "italic"))
     for turn, said in groupby(messages, key=lambda message: message.turn_number):
         out.print()
         for index, message in enumerate(said):
@@ -131,7 +138,7 @@ def show(shell: Shell, conversation: str | None, channel: str | None, turns: int
 def print_message(out: Console, message: Message, margin: str = "") -> None:
     """One message, for people."""
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
-    head.append_text(clean(message.sender or message.role.value, _STYLES[message.role]))
+    head.append_text(one_line(message.sender or message.role.value, _STYLES[message.role]))
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:

@@ -28,6 +28,7 @@ from recollect import (
     InvalidArgument,
     Message,
     NotFound,
+    Role,
     TurnOutOfDate,
     Unimplemented,
 )
@@ -184,11 +185,11 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
         lines = list(group)
         if kind == "turn":
             for part, placed in enumerate(_within_limits(lines, counts)):
-                stored = _append(client, conversation_id, turn, (read.key, number, part), placed, counts)
+                stored = _append(client, conversation_id, turn, turns, (read.key, number, part), placed, counts)
                 if stored is None:
                     continue
                 messages = [message for _, message in placed]
-                turn = stored.turn_number
+                turn = stored.conversation.turn_count
                 turns |= {sent.turn_number: it.turn_number for sent, it in zip(messages, stored.messages, strict=True)}
                 known, new = (known + len(messages), new) if stored.duplicate else (known, new + len(messages))
                 counts.messages_known += len(messages) if stored.duplicate else 0
@@ -238,14 +239,25 @@ def _create(client: Client, read: _Read) -> str:
 
 
 def _append(
-    client: Client, conversation_id: str, turn: int, place: tuple[Any, ...], placed: list[_Placed], counts: _Counts
+    client: Client,
+    conversation_id: str,
+    turn: int,
+    turns: dict[int, int],
+    place: tuple[Any, ...],
+    placed: list[_Placed],
+    counts: _Counts,
 ) -> AppendedTurn | None:
     """Append messages without those that the server refuses, which are taken out of `placed` and named. None if none is left."""
     while placed:
         messages = [message for _, message in placed]
         try:
-            request_id = _request_id(*place, [plain(message) for message in messages])
-            return client.conversations.append_turn(conversation_id, messages, expected_turn=turn, request_id=request_id)
+            return client.conversations.append_turn(
+                conversation_id,
+                messages,
+                expected_turn=turn,
+                in_reply_to_turn=_late(messages, turns),
+                request_id=_request_id(*place, [plain(message) for message in messages]),
+            )
         except InvalidArgument as error:
             refused = {int(match[1]): it for it in error.violations if (match := _MESSAGE_FIELD.match(it.field))}
             if not refused:
@@ -253,6 +265,14 @@ def _append(
             for index in sorted(refused, reverse=True):
                 counts.leave_out(placed.pop(index)[0].where, f"{refused[index].field} {refused[index].description}")
     return None
+
+
+def _late(messages: list[Message], turns: dict[int, int]) -> int | None:
+    """The turn that messages answer, here, if newer turns were brought in before them; None if they go on with the newest."""
+    said = [message for message in messages if message.role is not Role.TOOL]  # a result finds its turn by its call
+    if not said or any(message.role is Role.USER for message in said):
+        return None
+    return turns.get(said[0].turn_number) if said[0].turn_number < max(turns, default=0) else None
 
 
 def _turn_of(line: _Line) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,6 +29,8 @@ _PATIENCE = RetryPolicy(max_attempts=4)
 _AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
+_MAX_TEXT = 16 << 20
+"""Characters of a file. The server takes messages of at most 16 MiB."""
 MAX_NUMBER = 2**31 - 1
 """The largest number that the contract's fields take."""
 
@@ -152,6 +154,42 @@ def with_channels(command: F) -> F:
     return click.option("--channel", "channels", multiple=True, metavar="NAME", help="Only of this channel; may be repeated.")(
         command
     )
+
+
+def with_text(command: F) -> F:
+    """Give a command a TEXT, as arguments or with `--file`. It gets them as `words` and `file`, which `text_of` takes."""
+    option = click.option(
+        "--file", type=click.File(encoding="utf-8"), metavar="FILE", help="Read TEXT from FILE; `-` is standard input."
+    )
+    return click.argument("words", nargs=-1, metavar="[TEXT]...")(option(command))
+
+
+def text_of(words: tuple[str, ...], file: TextIO | None) -> str | None:
+    """Return the text that is given, None where there is none. Ends the command for a file that holds no text."""
+    if words and file:
+        raise click.UsageError("Give the text as arguments or with --file, not both.")
+    if file is None:
+        return " ".join(words) if words else None
+    try:
+        text = file.read(_MAX_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise exits.Ended(f"cannot read {file.name}: {error}", exits.FAILED) from error
+    if len(text) > _MAX_TEXT:
+        raise exits.Ended(f"{file.name} holds more than {_MAX_TEXT} characters, which no message may have", exits.FAILED)
+    return text.rstrip("\n")
+
+
+def with_yes(command: F) -> F:
+    """Give a command that removes something for good `--yes`. It asks with `confirm` where that is not given."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str) -> None:
+    """Ask on a terminal, and end the command unless the answer is yes. Where nobody can be asked, `--yes` has to be given."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("This cannot be undone: say with --yes that it is meant.")
+    if not click.confirm(question, err=True):
+        raise exits.Ended("nothing was removed", exits.FAILED)
 
 
 CONVERSATION = ConversationId()

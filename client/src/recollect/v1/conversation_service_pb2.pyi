@@ -59,6 +59,8 @@ class CreateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
@@ -66,13 +68,23 @@ class CreateRequest(_message.Message):
     """The model that answers in it, an alias or an id. At most 128 characters. Unset means the caller's default."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    pinned: _builtins.bool
+    """What comes in over the channel from `party` joins this conversation: so an agent writes first, and the reply finds its place.
+    It takes the place of the conversation that was pinned there, as `/new` does; that one stays and is not pinned any more.
+    The contact must be an owner's address (see ChannelService): what somebody else answers is a third party's. `party` names the
+    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
+    message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
+    `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
+    replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
+    """
     conversation_id: _builtins.str
     """The id to keep, for an import: `conv-` and a ULID. One that a conversation has, or whose file is there, fails with
-    ERROR_REASON_CONVERSATION_EXISTS; one that a deleted conversation had is free. Unset means a new one.
+    ERROR_REASON_CONVERSATION_EXISTS; one that a deleted conversation had is free. With `pinned`, a
+    pinned conversation whose id is newer keeps the place. Unset means a new one.
     """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part. At most 64, each 1 to 256 characters, none twice. Unset means `user`."""
+        """Who takes part. At most 64, each 1 to 256 characters on one line without control characters, none twice. Unset means `user`."""
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
@@ -81,6 +93,10 @@ class CreateRequest(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's clock. Unset means now."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The first messages, at most 1000, under the limits and rules of AppendTurnRequest.messages. Unset begins it empty."""
 
     def __init__(
         self,
@@ -91,11 +107,13 @@ class CreateRequest(_message.Message):
         model: _builtins.str = ...,
         request_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        pinned: _builtins.bool = ...,
         conversation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "create_time", b"create_time", "messages", b"messages", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -109,21 +127,33 @@ class CreateResponse(_message.Message):
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
     """True if this `request_id` had begun a conversation before, so that none was begun now."""
+    cursor: _builtins.str
+    """The position of the new conversation, its first messages included, in the live updates. Unset if the index could not take it
+    yet.
+    """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
         """The new conversation."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The first messages as stored, with sequence, turn number and timestamp. Empty without `CreateRequest.messages`."""
 
     def __init__(
         self,
         *,
         conversation: _conversation_pb2.Conversation | None = ...,
         duplicate: _builtins.bool = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "duplicate", b"duplicate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "cursor", b"cursor", "duplicate", b"duplicate", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -282,6 +312,7 @@ class LoadRequest(_message.Message):
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     BEFORE_TURN_FIELD_NUMBER: _builtins.int
+    BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`."""
     channel: _builtins.str
@@ -292,11 +323,16 @@ class LoadRequest(_message.Message):
     """How many turns at the most. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000. Not negative."""
     max_tokens: _builtins.int
     """How many tokens at the most, of contents and tool calls, estimated at four bytes each. 0 means 8000 (setting
-    `max_working_tokens`). Not negative. Turns are never cut: the newest turn is answered even where it alone is larger.
+    `max_working_tokens`). Not negative. Turns are never cut for it: the newest turn is answered even where it alone is larger,
+    up to the bound of every answer (see LoadResponse.cut_before_sequence).
     """
     before_turn: _builtins.int
     """Answers the turns before this one instead of the newest: a page of history. 0 means the newest. Not negative. History
     shows every turn, those that a summary covers too, and brings no summary.
+    """
+    before_sequence: _builtins.int
+    """Answers the messages before this line, the end of a turn that was cut first (see LoadResponse.cut_before_sequence): else as
+    `before_turn`, and with both set what is before both. 0 means no bound. Not negative.
     """
     def __init__(
         self,
@@ -306,10 +342,11 @@ class LoadRequest(_message.Message):
         max_turns: _builtins.int = ...,
         max_tokens: _builtins.int = ...,
         before_turn: _builtins.int = ...,
+        before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_turn", b"before_turn", "channel", b"channel", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "max_turns", b"max_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_sequence", b"before_sequence", "before_turn", b"before_turn", "channel", b"channel", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "max_turns", b"max_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -326,19 +363,26 @@ class LoadResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _builtins.int
     COMPRESSION_SUMMARY_FIELD_NUMBER: _builtins.int
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    CUT_BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """True if older messages exist than those answered, whether a summary covers them or not. Ask with `before_turn`."""
     compression_summary: _builtins.str
     """What stands for the turns up to `conversation.compressed_through`. Unset if nothing was compressed."""
     damaged_lines: _builtins.int
     """How many lines of the transcript in the answered range were damaged and left out. 0 is what is normal."""
+    cut_before_sequence: _builtins.int
+    """Set where one turn alone is larger than an answer may be (see ConversationService), so that only its last messages are here:
+    ask with it as `before_sequence` for those before them. 0 where every turn is whole.
+    """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
         """The conversation. Unset if `channel` has none yet."""
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """Whole turns, oldest first. Without `before_turn` only those after the turns that `compression_summary` covers."""
+        """Whole turns, oldest first (by turn, then by sequence), unless `cut_before_sequence` is set. Without `before_turn` only those
+        after the turns that `compression_summary` covers; a message that joined a covered turn late is in the history alone.
+        """
 
     def __init__(
         self,
@@ -348,10 +392,11 @@ class LoadResponse(_message.Message):
         has_more: _builtins.bool = ...,
         compression_summary: _builtins.str = ...,
         damaged_lines: _builtins.int = ...,
+        cut_before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "cut_before_sequence", b"cut_before_sequence", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,6 +413,7 @@ class AppendTurnRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_TURN_FIELD_NUMBER: _builtins.int
     DRAFT_ID_FIELD_NUMBER: _builtins.int
+    IN_REPLY_TO_TURN_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     request_id: _builtins.str
@@ -380,10 +426,16 @@ class AppendTurnRequest(_message.Message):
     """The draft that these messages complete (see PublishDelta): subscribers drop it when they see them. At most 128
     characters.
     """
+    in_reply_to_turn: _builtins.int
+    """The turn that these messages answer, where a newer one was opened meanwhile: the assistant messages belong to it, and a tool
+    result answers a call of it before one of another turn. From 1 to the newest turn; not with user messages. Unset means the
+    newest turn.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """1 to 1000 messages, together at most 8 MiB (setting `max_batch_bytes`): one agent run's user message, tool calls, tool
-        results and answer. All are stored, next to each other, or none.
+        results and answer. All are stored, next to each other, or none. A user message opens a turn, an assistant message belongs to
+        the newest one (but see `in_reply_to_turn`), and a tool result to the turn of its call (see Message.tool_call_id).
         """
 
     def __init__(
@@ -394,14 +446,20 @@ class AppendTurnRequest(_message.Message):
         request_id: _builtins.str = ...,
         expected_turn: _builtins.int | None = ...,
         draft_id: _builtins.str = ...,
+        in_reply_to_turn: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "expected_turn", b"expected_turn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "_in_reply_to_turn", b"_in_reply_to_turn", "expected_turn", b"expected_turn", "in_reply_to_turn", b"in_reply_to_turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "conversation_id", b"conversation_id", "draft_id", b"draft_id", "expected_turn", b"expected_turn", "messages", b"messages", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "_in_reply_to_turn", b"_in_reply_to_turn", "conversation_id", b"conversation_id", "draft_id", b"draft_id", "expected_turn", b"expected_turn", "in_reply_to_turn", b"in_reply_to_turn", "messages", b"messages", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_turn: _TypeAlias = _typing.Literal["expected_turn"]  # noqa: Y015
     _WhichOneofArgType__expected_turn: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn"]  # noqa: Y015
+    _WhichOneofReturnType__in_reply_to_turn: _TypeAlias = _typing.Literal["in_reply_to_turn"]  # noqa: Y015
+    _WhichOneofArgType__in_reply_to_turn: _TypeAlias = _typing.Literal["_in_reply_to_turn", b"_in_reply_to_turn"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_turn) -> _WhichOneofReturnType__expected_turn | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_reply_to_turn) -> _WhichOneofReturnType__in_reply_to_turn | None: ...
 
 Global___AppendTurnRequest: _TypeAlias = AppendTurnRequest  # noqa: Y015
 
@@ -460,6 +518,9 @@ class StreamUpdatesRequest(_message.Message):
     CURSOR_FIELD_NUMBER: _builtins.int
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     MAX_BATCH_FIELD_NUMBER: _builtins.int
+    LOAD_CHANNEL_FIELD_NUMBER: _builtins.int
+    LOAD_CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    LIST_CHANNELS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
     (settings `update_retention` and `max_updates`), or the index was rebuilt since, the stream begins with a snapshot that
@@ -473,6 +534,14 @@ class StreamUpdatesRequest(_message.Message):
     """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
     counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner.
     """
+    load_channel: _builtins.str
+    """The snapshot loads the newest conversation on this channel, instead of the newest of all. One of `channels` where these are
+    set; not with `load_conversation_id`. Which updates follow does not depend on it.
+    """
+    load_conversation_id: _builtins.str
+    """The snapshot loads this conversation, instead of the newest. One of `conversation_ids` where these are set. If there is none of
+    this id that the filters choose: ERROR_REASON_CONVERSATION_NOT_FOUND; a snapshot that is marked `reset` then loads none.
+    """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only of these conversations, at most 1000. Unset means all, those that begin later too."""
@@ -480,6 +549,12 @@ class StreamUpdatesRequest(_message.Message):
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only of conversations on these channels, at most 64. Unset means all."""
+
+    @_builtins.property
+    def list_channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The snapshot lists conversations on these channels alone, at most 64, each one of `channels` where these are set. Unset lists
+        all that the filters choose. Which updates follow does not depend on it.
+        """
 
     def __init__(
         self,
@@ -489,10 +564,13 @@ class StreamUpdatesRequest(_message.Message):
         cursor: _builtins.str = ...,
         max_turns: _builtins.int = ...,
         max_batch: _builtins.int = ...,
+        load_channel: _builtins.str = ...,
+        load_conversation_id: _builtins.str = ...,
+        list_channels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "max_batch", b"max_batch", "max_turns", b"max_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "list_channels", b"list_channels", "load_channel", b"load_channel", "load_conversation_id", b"load_conversation_id", "max_batch", b"max_batch", "max_turns", b"max_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -638,11 +716,14 @@ class SwitchResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _builtins.int
     COMPRESSION_SUMMARY_FIELD_NUMBER: _builtins.int
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    CUT_BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """As in LoadResponse."""
     compression_summary: _builtins.str
     """As in LoadResponse."""
     damaged_lines: _builtins.int
+    """As in LoadResponse."""
+    cut_before_sequence: _builtins.int
     """As in LoadResponse."""
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
@@ -660,10 +741,11 @@ class SwitchResponse(_message.Message):
         has_more: _builtins.bool = ...,
         compression_summary: _builtins.str = ...,
         damaged_lines: _builtins.int = ...,
+        cut_before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "cut_before_sequence", b"cut_before_sequence", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -918,22 +1000,26 @@ class DeleteRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ANCHORS_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService): the receipt is answered again while the index stands."""
     anchors: Global___AnchorDisposition.ValueType
     """What becomes of the anchors that came from it. Needed where there are any."""
+    force: _builtins.bool
+    """Deletes a pinned conversation too. One that is not pinned needs none."""
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         request_id: _builtins.str = ...,
         anchors: Global___AnchorDisposition.ValueType = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "conversation_id", b"conversation_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "conversation_id", b"conversation_id", "force", b"force", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,10 @@ class ConversationServiceStub(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel):
@@ -120,10 +124,16 @@ class ConversationServiceServicer(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def Create(self, request, context):
-        """Begins a conversation. Its first message may follow at any time.
+        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -215,7 +225,8 @@ class ConversationServiceServicer(object):
 
     def Delete(self, request, context):
         """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        ERROR_REASON_CONVERSATION_PINNED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -307,6 +318,10 @@ class ConversationService(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @staticmethod

@@ -36,6 +36,10 @@ class ConversationServiceStub:
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @_typing.overload
@@ -43,7 +47,10 @@ class ConversationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ConversationServiceAsyncStub: ...
     Create: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]
-    """Begins a conversation. Its first message may follow at any time."""
+    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
+    """
     Get: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]
     """What is known of one conversation, without its messages."""
     List: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]
@@ -77,7 +84,8 @@ class ConversationServiceStub:
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    ERROR_REASON_CONVERSATION_PINNED.
     """
 
 @_typing.type_check_only
@@ -91,11 +99,18 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Create: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]  # type: ignore[assignment]
-    """Begins a conversation. Its first message may follow at any time."""
+    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
+    """
     Get: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]  # type: ignore[assignment]
     """What is known of one conversation, without its messages."""
     List: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]  # type: ignore[assignment]
@@ -129,7 +144,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    ERROR_REASON_CONVERSATION_PINNED.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -142,6 +158,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @_abc_1.abstractmethod
@@ -150,7 +170,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CreateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CreateResponse, _abc.Awaitable[_conversation_service_pb2.CreateResponse]]:
-        """Begins a conversation. Its first message may follow at any time."""
+        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
+        """
 
     @_abc_1.abstractmethod
     def Get(
@@ -256,7 +279,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.DeleteResponse, _abc.Awaitable[_conversation_service_pb2.DeleteResponse]]:
         """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        ERROR_REASON_CONVERSATION_PINNED.
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -161,19 +161,22 @@ class Message(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    SENDER_NAME_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Output only. The number of the message's line in the transcript, from 2 (line 1 describes the conversation). It grows
     with every message, never changes, and is not dense: events of the conversation have lines of their own.
     """
     turn_number: _builtins.int
     """Output only. The turn that the message belongs to, from 1. One user message and everything the agent produced in
-    answer share one number. A first message that is not the user's opens turn 1.
+    answer share one number. A first message that is not the user's opens turn 1. A late tool result, or a late answer (see
+    AppendTurnRequest.in_reply_to_turn), has the number of an earlier turn than the messages stored before it: read in the order of
+    turn number, then sequence.
     """
     role: Global___Role.ValueType
     """Who speaks. Required."""
     content: _builtins.str
     """The text. A user message needs content or an attachment; an assistant message needs content, thinking, a tool call or an
-    attachment; a tool result may be empty.
+    attachment, unless its request has tool calls or tool results beside it; a tool result may be empty.
     """
     thinking_text: _builtins.str
     """The model's thinking, only with ROLE_ASSISTANT. Stored and answered, not searched."""
@@ -182,10 +185,17 @@ class Message(_message.Message):
     channel: _builtins.str
     """The channel it came over, where that differs from the conversation's, of the same form. Unset means the conversation's."""
     sender: _builtins.str
-    """The speaker's name or address, where the role alone does not tell ("Caroline"). At most 256 characters. Searchable."""
+    """The speaker's name or address, where the role alone does not tell ("Caroline"). At most 256 characters on one line, without
+    control characters. Searchable.
+    """
     tool_call_id: _builtins.str
-    """The call that this result answers, only with ROLE_TOOL and required there: the id of a call made earlier in the same
-    turn and not answered yet.
+    """The call that this result answers, only with ROLE_TOOL and required there: the id of a call made earlier and not answered yet.
+    The newest turn with such a call takes the result; among earlier turns, the conversation's last 256 unanswered calls can
+    still be answered, and any call of the turn that AppendTurnRequest.in_reply_to_turn names.
+    """
+    sender_name: _builtins.str
+    """The display name of the sender, as the channel gives it ("Hanan"). It is for people and proves nothing: two senders may have
+    one name. At most 256 characters; line breaks and control characters become spaces. Stored and answered, not searched.
     """
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
@@ -228,10 +238,11 @@ class Message(_message.Message):
         tool_call_id: _builtins.str = ...,
         attachments: _abc.Iterable[Global___Attachment] | None = ...,
         metadata: _struct_pb2.Struct | None = ...,
+        sender_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "cost", b"cost", "metadata", b"metadata", "timestamp", b"timestamp", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "role", b"role", "sender", b"sender", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "role", b"role", "sender", b"sender", "sender_name", b"sender_name", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

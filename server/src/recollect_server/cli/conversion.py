@@ -8,6 +8,7 @@ import recollect
 
 from recollect_server.domain.conversation import NOBODY, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.text import one_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -27,16 +28,24 @@ def party_to(party: Party) -> recollect.Party | None:
     """A party as the client has it."""
     if party == NOBODY:
         return None
-    return recollect.Party(contact=party.contact, group_id=party.group_id, thread_id=party.thread_id, subject=party.subject)
+    return recollect.Party(
+        contact=party.contact,
+        group_id=party.group_id,
+        thread_id=party.thread_id,
+        subject=party.subject,
+        contact_name=party.contact_name,
+    )
 
 
 def party_from(party: recollect.Party | None) -> Party:
     """A party as the house has it."""
-    return NOBODY if party is None else Party(party.contact, party.group_id, party.thread_id, party.subject)
+    if party is None:
+        return NOBODY
+    return Party(party.contact, party.group_id, party.thread_id, party.subject, party.contact_name)
 
 
 def message_to(message: Message) -> recollect.Message:
-    """A message to append. Its sequence and turn number stay behind: the server gives new ones."""
+    """A message to append. Its sequence and turn number stay behind: the server gives new ones. A sender stands on one line."""
     return recollect.Message(
         role=recollect.Role(message.role.value),
         content=message.content,
@@ -45,7 +54,8 @@ def message_to(message: Message) -> recollect.Message:
         usage=None if message.usage is None else recollect.Usage(message.usage.input, message.usage.output),
         cost=message.cost,
         channel=message.channel,
-        sender=message.sender,
+        sender=one_line(message.sender),
+        sender_name=message.sender_name,
         tool_calls=tuple(recollect.ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         attachments=tuple(recollect.Attachment(it.media_type, it.uri, it.bytes_length) for it in message.attachments),
@@ -67,6 +77,7 @@ def message_from(message: recollect.Message) -> Message:
         cost=message.cost,
         channel=message.channel,
         sender=message.sender,
+        sender_name=message.sender_name,
         tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         attachments=tuple(Attachment(it.media_type, it.uri, it.bytes_length) for it in message.attachments),

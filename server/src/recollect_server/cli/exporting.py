@@ -123,9 +123,12 @@ def _history(client: Client, conversation: Conversation) -> tuple[list[list[Mess
     pages: list[list[Message]] = []
     damaged = 0
     before, turns, more = conversation.turn_count + 1, _PAGE_TURNS, conversation.message_count > 0
-    while more and before > 1:
+    cut = 0  # the line before which the turn goes on, where it alone is larger than an answer may be
+    while more and (before > 1 or cut):
         try:
-            page = client.conversations.load(conversation.id, max_turns=turns, max_tokens=_PAGE_TOKENS, before_turn=before)
+            page = client.conversations.load(
+                conversation.id, max_turns=turns, max_tokens=_PAGE_TOKENS, before_turn=before, before_sequence=cut
+            )
         except ResourceExhausted:
             if turns == 1:
                 raise
@@ -135,7 +138,8 @@ def _history(client: Client, conversation: Conversation) -> tuple[list[list[Mess
         more = page.has_more
         if page.messages:
             pages.append([message_from(message) for message in page.messages])
-        before = page.messages[0].turn_number if page.messages else before - 1
+        cut = page.cut_before_sequence
+        before = page.messages[0].turn_number + bool(cut) if page.messages else before - 1
     return pages[::-1], damaged
 
 

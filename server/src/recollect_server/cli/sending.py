@@ -8,7 +8,6 @@ conversation that is different from what an earlier run left (the file changed, 
 import hashlib
 import re
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import orjson
@@ -27,6 +26,7 @@ from recollect import (
 
 from recollect_server.cli.conversion import message_to, party_to, time_to
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
@@ -38,6 +38,8 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
 )
 from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.message import Role
+from recollect_server.domain.text import one_line
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -67,6 +69,7 @@ class _Sending:
         self._turn = 0  # the newest turn, as far as we sent it
         self._turns: dict[int, int] = {}  # turn numbers at home -> here
         self._handled = 0  # messages sent or refused
+        self._pinned = False  # whether it has the place of its party here
 
     def run(self) -> Tally:
         try:
@@ -120,22 +123,59 @@ class _Sending:
         if not self._plan.message_count and began.time:
             begins, ends = time_to(began.time), time_to(began.time + 1)
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
-        create = partial(
-            self._calls.create,
+        self._id = self._begin(pinned=self._has_free_place())
+        return self._id in begun
+
+    def _begin(self, *, pinned: bool) -> str:
+        """Begin the conversation, under its own id and pinned where that is possible, and return its id.
+
+        Where an earlier run began it otherwise, its request id finds it in the form that it had then.
+        """
+        own = self._plan.began.id if is_conversation_id(self._plan.began.id) else ""
+        forms = [(name, is_pinned) for name in dict.fromkeys((own, "")) for is_pinned in (pinned, not pinned)]
+        refusal: RecollectError | None = None
+        for name, self._pinned in forms:
+            try:
+                return self._begin_as(name, pinned=self._pinned)
+            except AlreadyExists as error:
+                if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                    raise
+                refusal = refusal or error
+            except InvalidArgument as error:
+                if not self._pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                    raise
+                refusal = refusal or error  # its party names no place
+        assert refusal is not None
+        raise refusal
+
+    def _begin_as(self, conversation_id: str, *, pinned: bool) -> str:
+        began = self._plan.began
+        return self._calls.create(
             began.channel,
-            participants=began.participants,
+            participants=[one_line(name) for name in began.participants],
             party=party_to(began.party),
             model=began.model,
             create_time=time_to(began.time) if began.time else None,
+            pinned=pinned,
+            conversation_id=conversation_id or None,
             request_id=request_id(*self._plan.key, "create"),
-        )
-        try:
-            self._id = create(conversation_id=began.id if is_conversation_id(began.id) else None).id
-        except AlreadyExists as error:
-            if error.reason == ErrorReason.CONVERSATION_EXISTS:
-                raise
-            self._id = create().id  # an import before version 0.2 gave it a new id
-        return self._id in begun
+        ).id
+
+    def _has_free_place(self) -> bool:
+        """Return whether the conversation was pinned last and nobody has its place here: what comes in joins it then."""
+        began = self._plan.began
+        pinned = began.pinned
+        for step in self._plan.steps:
+            if isinstance(step, Batch):
+                if any(placed.message.channel not in ("", began.channel) for placed in step.messages):
+                    return False  # a pinned conversation takes no message of another channel
+            elif isinstance(step.event, MetaUpdated) and step.event.pinned is not None:
+                pinned = step.event.pinned
+            elif isinstance(step.event, Continued):
+                pinned = False
+        if not pinned or began.channel == EMAIL:  # on e-mail ids lead to it, and several are pinned
+            return pinned
+        return not any(self._calls.list(channels=[began.channel], party=party_to(began.party), pinned=True))
 
     def _append(self, number: str, batch: list[Placed]) -> None:
         while batch:
@@ -144,6 +184,7 @@ class _Sending:
                     self._id,
                     [message_to(placed.message) for placed in batch],
                     expected_turn=self._turn,
+                    in_reply_to_turn=self._late(batch),
                     request_id=request_id(*self._plan.key, "append", number, *map(_fields, batch)),
                 )
             except (InvalidArgument, ResourceExhausted) as error:
@@ -154,7 +195,7 @@ class _Sending:
                     return
                 batch = self._without_refused(batch, error)
                 continue
-            self._turn = stored.turn_number
+            self._turn = stored.conversation.turn_count
             self._turns |= {placed.message.turn_number: it.turn_number for placed, it in zip(batch, stored.messages, strict=True)}
             self._handled += len(batch)
             if stored.duplicate:
@@ -162,6 +203,13 @@ class _Sending:
             else:
                 self._tally.messages_new += len(batch)
             return
+
+    def _late(self, batch: list[Placed]) -> int | None:
+        """Return the turn that a batch answers, here, if newer turns were sent before it; None if it goes on with the newest."""
+        said = [placed.message for placed in batch if placed.message.role is not Role.TOOL]  # a result finds its turn by its call
+        if not said or any(message.role is Role.USER for message in said):
+            return None
+        return self._turns.get(said[0].turn_number) if said[0].turn_number < max(self._turns, default=0) else None
 
     def _without_refused(self, batch: list[Placed], error: RecollectError) -> list[Placed]:
         """The batch without the messages that an error names. Raises it if it names none."""
@@ -206,8 +254,8 @@ class _Sending:
                     self._tally.skip(step.where, "the API takes no word on who gave the title without the title")
                 if model is not None:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
-                if pinned is not None:
-                    self._tally.skip(step.where, "the API takes no pin: channels pin their conversations themselves")
+                if pinned and not self._pinned:
+                    self._tally.skip(step.where, "another conversation is pinned at its place, or its party names none")
             case AnchorSet(key):
                 self._tally.skip(step.where, f"the API takes no anchor of a conversation: {key} stays behind")
             case SplitSuggested():

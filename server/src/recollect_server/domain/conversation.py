@@ -8,9 +8,10 @@ import sys
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Message, Usage
+from recollect_server.domain.message import Message, Role, Usage
 
 MAX_PARTICIPANTS = 64
+MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
 MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
 _MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
 _MAX_COST = sys.float_info.max
@@ -24,10 +25,16 @@ class Party:
     group_id: str = ""
     thread_id: str = ""
     subject: str = ""
+    contact_name: str = ""
+    """The contact's display name, as the channel gave it last, for people: nothing is routed by it."""
 
 
 NOBODY = Party()
 NO_USAGE = Usage()
+
+
+OpenCall = tuple[int, str]
+"""A tool call without a result: its turn and its id."""
 
 
 @frozen
@@ -58,6 +65,8 @@ class Conversation:
     """The beginning of the first message: the conversation's name while it has no title."""
     text_bytes: int = 0
     """Bytes of all contents together: the document length of conversation-level BM25."""
+    open_calls: tuple[OpenCall, ...] = ()
+    """The newest `MAX_OPEN_CALLS` tool calls that wait for their results, in the order in which they were made."""
 
     @property
     def name(self) -> str:
@@ -239,6 +248,9 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
     participants = before.participants
     if message.sender and message.sender not in participants and len(participants) < MAX_PARTICIPANTS:
         participants = (*participants, message.sender)
+    party = before.party
+    if message.sender_name and message.sender == party.contact and message.sender_name != party.contact_name:
+        party = replace(party, contact_name=message.sender_name)
     usage = before.usage_total
     if message.usage:
         usage = Usage(min(usage.input + message.usage.input, _MAX_TOKENS), min(usage.output + message.usage.output, _MAX_TOKENS))
@@ -259,14 +271,26 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         manually_named=before.manually_named,
         pinned=before.pinned,
         model=before.model,
-        party=before.party,
+        party=party,
         usage_total=usage,
         cost_total=min(before.cost_total + (message.cost or 0.0), _MAX_COST),
         compressed_through=before.compressed_through,
         compression_summary=before.compression_summary,
         opening=before.opening or opening_of(message.content),
         text_bytes=before.text_bytes + len(message.content.encode()),
+        open_calls=open_calls_after(before.open_calls, message),
     )
+
+
+def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[OpenCall, ...]:
+    """Return the unanswered tool calls after a message: without the one it answers, with those it makes."""
+    if not message.tool_calls and not message.tool_call_id:
+        return before
+    if message.role is Role.TOOL:
+        answered = (message.turn_number, message.tool_call_id)
+        return tuple(call for call in before if call != answered)
+    made = dict.fromkeys((message.turn_number, call.id) for call in message.tool_calls)
+    return (*(call for call in before if call not in made), *made)[-MAX_OPEN_CALLS:]
 
 
 def opening_of(content: str) -> str:

@@ -14,6 +14,7 @@ RecollectError
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
+├── ConversationPinned      a delete of a pinned conversation without force
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
@@ -24,6 +25,7 @@ RecollectError
     ├── IndexUnavailable    the index cannot answer
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
+    ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     └── Stopping            the server stops
 """
 
@@ -148,6 +150,14 @@ class ConversationReadOnly(RecollectError):
         self.channel = channel
 
 
+class ConversationPinned(RecollectError):
+    """A pinned conversation is deleted only if the request forces it."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"{conversation_id} is pinned: say force to delete it, or continue in another conversation first")
+        self.conversation_id = conversation_id
+
+
 class AnchorsPresent(RecollectError):
     """The conversation has anchors and the delete does not say what becomes of them."""
 
@@ -214,8 +224,15 @@ class RateLimited(TryAgain):
 class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"{most} subscribers are connected, and no more are taken")
+    def __init__(self, most: int, kind: str = "subscribers") -> None:
+        super().__init__(f"{most} {kind} are connected, and no more are taken")
+
+
+class TooManyAnswers(TryAgain):
+    """As many large answers are on their way as memory is allowed for, and none ended for some seconds."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large answers are on their way: try again, or ask for less at once")
 
 
 class Stopping(TryAgain):

@@ -3,27 +3,29 @@
 Read from the transcript each time, with the index only saying where; without the index the whole transcript is read.
 """
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import structlog
 
-from recollect_server.domain.budget import message_tokens, newest_turns
+from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message
-from recollect_server.services.space.catching_up import read_unindexed
+from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import damaged_between, messages_of, read_lines
+from recollect_server.storage.index.turns import Place, newest_within
+from recollect_server.storage.transcript.reader import Line, damaged_between, messages_of, read_lines, scan
 
 log = structlog.get_logger("recollect.working_context")
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Messages of whole turns, oldest first, and how many lines among them were damaged and left out."""
+    """Messages of whole turns, in reading order, and how many lines among them were damaged and left out."""
 
     messages: list[Message]
     damaged: int = 0
@@ -37,14 +39,17 @@ class Loaded:
     turns: Turns = Turns([])
     has_more: bool = False
     compression_summary: str = ""
+    cut_before: int = 0
+    """The first line answered, where the turn that it is of is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a conversation is loaded: turns, and estimated tokens."""
+    """How much of a conversation is loaded: turns, estimated tokens, and bytes as stored."""
 
     max_turns: int
     max_tokens: int
+    max_bytes: int
 
 
 class WorkingContext:
@@ -59,57 +64,142 @@ class WorkingContext:
         found = self._space.index.select(Filter(channels=(channel,)), 1)
         return found[0].conversation.id if found else None
 
-    def load(self, conversation_id: str, *, max_turns: int = 0, max_tokens: int = 0, before_turn: int = 0) -> Loaded:
-        """The newest turns of a conversation, or those before a turn. 0 means the default."""
-        limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens)
+    def load(
+        self, conversation_id: str, *, max_turns: int = 0, max_tokens: int = 0, before_turn: int = 0, before_sequence: int = 0
+    ) -> Loaded:
+        """The newest turns of a conversation, or those before a turn or a line. 0 means the default."""
+        limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens, self._defaults.max_bytes)
         with self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
         conversation = head.conversation
-        after_turn = 0 if before_turn else conversation.compressed_through
-        summary = "" if before_turn else conversation.compression_summary
-        turns, has_more = self._tail(head, before_turn, after_turn, limits)
-        return Loaded(conversation, turns, has_more, summary)
+        history = bool(before_turn or before_sequence)
+        after_turn = 0 if history else conversation.compressed_through
+        summary = "" if history else conversation.compression_summary
+        turns, has_more, cut = self._tail(head, before_turn, before_sequence, after_turn, limits)
+        cut_before = turns.messages[0].sequence if cut and turns.messages else 0
+        return Loaded(conversation, turns, has_more, summary, cut_before)
 
-    def _tail(self, head: Head, before_turn: int, after_turn: int, limits: Limits) -> tuple[Turns, bool]:
+    def _tail(
+        self, head: Head, before_turn: int, before_sequence: int, after_turn: int, limits: Limits
+    ) -> tuple[Turns, bool, bool]:
+        """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
             try:
-                places, has_more = self._space.index.tail(
+                places, has_more, cut = self._space.index.tail(
                     head.number,
                     before_turn=before_turn,
+                    before_sequence=before_sequence,
                     after_turn=after_turn,
                     max_turns=limits.max_turns,
                     max_tokens=limits.max_tokens,
+                    max_bytes=limits.max_bytes,
                 )
-                return read_turns(self._space, head.conversation.id, places), has_more
+                return read_turns(self._space, head.conversation.id, places), has_more, cut
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-        messages, damaged = _all_messages(self._space, head)
-        offered = [m for m in messages if not before_turn or m.turn_number < before_turn]
-        chosen = newest_turns(
-            ((m.turn_number, message_tokens(m), m) for m in reversed(offered)),
+
+        at = message_at(self._space, head, before_sequence) if before_sequence else None
+
+        def offered(message: Message) -> bool:
+            if before_turn and message.turn_number >= before_turn:
+                return False
+            if at is not None:
+                return reading_order(message) < reading_order(at)
+            return not before_sequence or message.sequence < before_sequence
+
+        newest = _Kept(limits.max_bytes, newest=True)
+        damaged = 0
+        for line in _unindexed(self._space, head):
+            damaged += line.entry is None
+            if line.entry and isinstance(message := line.entry.content, Message) and offered(message):
+                newest.add(message, line.length)
+        chosen, cut = newest_turns(
+            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.in_order())),
             after_turn=after_turn,
             max_turns=limits.max_turns,
             max_tokens=limits.max_tokens,
+            max_bytes=limits.max_bytes,
         )
-        return Turns(chosen, damaged), len(chosen) < len(offered)
+        return Turns(chosen, damaged), len(chosen) < newest.count, cut
 
 
-def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
-    """The messages of the turns from `first` to `last`."""
+class _Kept:
+    """Of messages in the order of their lines, the newest (or the first) in reading order that so many bytes hold, and one more."""
+
+    def __init__(self, max_bytes: int, *, newest: bool) -> None:
+        self.count = 0
+        self._kept: list[tuple[int, int, int, Message]] = []  # a heap: on top the one to give up next
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._sign = 1 if newest else -1
+
+    def add(self, message: Message, length: int) -> None:
+        """Take in the next message."""
+        self.count += 1
+        heappush(self._kept, (self._sign * message.turn_number, self._sign * message.sequence, length, message))
+        self._bytes += length
+        while len(self._kept) > 2 and self._bytes - self._kept[0][2] > self._max_bytes:
+            self._bytes -= heappop(self._kept)[2]
+
+    def in_order(self) -> list[tuple[Message, int]]:
+        """Return those that are kept in reading order, each with its bytes."""
+        return sorted(((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0]))
+
+    def within(self) -> list[Message]:
+        """Return those that the bytes hold, one at the least; for the newest."""
+        messages = [message for message, _ in self.in_order()]
+        return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
+
+
+def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
+    """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
+
+    Turns are whole, unless the first alone is larger (see `storage.index.turns.page_of_turns`).
+    """
     if head.indexed and head.number is not None:
         try:
-            return read_turns(space, head.conversation.id, space.index.turn_places(head.number, first, last))
+            places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
+            return read_turns(space, head.conversation.id, places), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages, damaged = _all_messages(space, head)
-    return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
+    at = message_at(space, head, after) if after else None
+    kept = _Kept(max_bytes, newest=False)
+    damaged = 0
+    for line in _unindexed(space, head):
+        damaged += line.entry is None
+        if not line.entry or not isinstance(message := line.entry.content, Message) or not first <= message.turn_number <= last:
+            continue
+        if reading_order(message) > reading_order(at) if at else message.sequence > after:
+            kept.add(message, line.length)
+    messages, more = first_turns(((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes)
+    return Turns(messages, damaged), more
 
 
-def turns_among(space: Space, head: Head, turns: list[int], lines: list[int]) -> Turns:
-    """The messages of these turns, and of those that these lines are of. Turns ascending; lines that are no messages give none."""
+def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0) -> Turns:
+    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least."""
     if head.indexed and head.number is not None:
         try:
-            places = space.index.places_of_turns(head.number, turns, lines)
+            places = newest_within(space.index.turn_places(head.number, first, last), max_bytes)
+            return read_turns(space, head.conversation.id, places)
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    newest = _Kept(max_bytes or sys.maxsize, newest=True)
+    damaged = 0
+    for line in _unindexed(space, head):
+        damaged += line.entry is None
+        if line.entry and isinstance(message := line.entry.content, Message) and first <= message.turn_number <= last:
+            newest.add(message, line.length)
+    return Turns(newest.within(), damaged)
+
+
+def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], max_bytes: int = 0) -> Turns:
+    """The messages of these turns, and of those that these lines are of; of more than `max_bytes` (0: any number) the newest.
+
+    Turns ascending; lines that are no messages give none.
+    """
+    if head.indexed and head.number is not None:
+        try:
+            places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -161,9 +251,17 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
         raise
 
 
-def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
+def _unindexed(space: Space, head: Head) -> Iterator[Line]:
+    """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
     try:
-        lines, _ = read_unindexed(space.folder, head.conversation.id, head.lines)
+        for line in scan(space.folder.path(head.conversation.id)):
+            if line.sequence > head.lines:
+                return
+            yield line
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    return messages_of(lines), sum(line.entry is None for line in lines)
+
+
+def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
+    lines = list(_unindexed(space, head))
+    return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

@@ -4,14 +4,21 @@ from functools import partial
 
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.message_pb2 import ROLE_USER
 
+from recollect_server.domain.addresses import WEB
+from recollect_server.domain.commands import listed_model
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
 from recollect_server.transport.checks_message import check_messages
 from recollect_server.transport.convert import (
@@ -47,14 +54,19 @@ class ConversationHandlers:
         live: LiveUpdates,
         streams: Streams,
         limits: Limits,
+        answers: Answers,
         clock: Clock,
+        models: tuple[str, ...] = (),
     ) -> None:
+        """`models` are those that SetModel may choose; none: any."""
         self._conversations = conversations
         self._working_context = working_context
         self._live = live
         self._streams = streams
         self._limits = limits
+        self._answers = answers
         self._clock = clock
+        self._models = models
 
     def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
         """Begins a conversation."""
@@ -67,17 +79,31 @@ class ConversationHandlers:
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        check_messages(checks, request.messages, self._limits, self._clock(), least=0)
+        party = party_from(request.party)
+        if request.pinned:
+            placed = pinned_party(request.channel, party)
+            if isinstance(placed, str):
+                checks.refuse("pinned" if request.channel == WEB else "party", placed)
+            else:
+                party = placed
         checks.done()
-        conversation, duplicate = self._conversations.create(
+        begun = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
-            party=party_from(request.party),
+            party=party,
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
             conversation_id=request.conversation_id,
             request_id=request.request_id,
+            messages=[message_from(message) for message in request.messages],
+            pinned=request.pinned,
         )
-        return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
+        answer = api.CreateResponse(duplicate=begun.duplicate, cursor=begun.cursor)
+        fill_conversation(answer.conversation, begun.conversation)
+        for message in begun.messages:
+            fill_message(answer.messages.add(), message)
+        return answer
 
     def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
         """What is known of a conversation."""
@@ -106,9 +132,11 @@ class ConversationHandlers:
             title=request.query,
         )
         page = self._conversations.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
+        fitting, more = self._answers.fitting(map(conversation_to, page.conversations))
+        last = page.conversations[len(fitting) - 1] if more else None
         return api.ListResponse(
-            conversations=[conversation_to(c) for c in page.conversations],
-            next_page_token=token_of(request, page.next),
+            conversations=fitting,
+            next_page_token=token_of(request, (last.update_time, last.id) if last else page.next),
         )
 
     def Load(self, request: api.LoadRequest, context: grpc.ServicerContext) -> api.LoadResponse:
@@ -116,23 +144,25 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.label("channel", request.channel, required=not request.conversation_id)
-        for name in ("max_turns", "max_tokens", "before_turn"):
+        for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
             checks.not_negative(name, getattr(request, name))
         checks.done()
         conversation_id = request.conversation_id or self._working_context.most_recent(request.channel)
         if conversation_id is None:
             return api.LoadResponse()
-        loaded = self._working_context.load(
-            conversation_id,
-            max_turns=min(request.max_turns, _MAX_TURNS),
-            max_tokens=request.max_tokens,
-            before_turn=request.before_turn,
-        )
-        if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
-            raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
-        answer = api.LoadResponse()
-        _fill(answer, loaded)
-        return answer
+        with self._answers.room(context) as keep:
+            loaded = self._working_context.load(
+                conversation_id,
+                max_turns=min(request.max_turns, _MAX_TURNS),
+                max_tokens=request.max_tokens,
+                before_turn=request.before_turn,
+                before_sequence=min(request.before_sequence, MAX_LINES),
+            )
+            if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
+                raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
+            answer = api.LoadResponse()
+            _fill(answer, loaded)
+            return keep(answer)
 
     def AppendTurn(self, request: api.AppendTurnRequest, context: grpc.ServicerContext) -> api.AppendTurnResponse:
         """Appends messages, all or none."""
@@ -142,6 +172,11 @@ class ConversationHandlers:
         checks.text("draft_id", request.draft_id, most=_MAX_NAME)
         checks.not_negative("expected_turn", request.expected_turn)
         check_messages(checks, request.messages, self._limits, self._clock())
+        in_reply_to_turn = request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
+        if in_reply_to_turn is not None and in_reply_to_turn < 1:
+            checks.refuse("in_reply_to_turn", f"is {in_reply_to_turn}; turns begin with 1")
+        if in_reply_to_turn is not None and any(message.role == ROLE_USER for message in request.messages):
+            checks.refuse("in_reply_to_turn", "does not go with user messages: each opens a turn of its own")
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -149,6 +184,7 @@ class ConversationHandlers:
             request_id=request.request_id,
             expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
             draft_id=request.draft_id,
+            in_reply_to_turn=in_reply_to_turn,
         )
         answer = api.AppendTurnResponse(
             turn_number=appended.messages[-1].turn_number if appended.messages else 0,
@@ -169,10 +205,12 @@ class ConversationHandlers:
         checks.channels("channels", request.channels)
         checks.not_negative("max_turns", request.max_turns)
         checks.not_negative("max_batch", request.max_batch)
+        _check_choice(checks, request)
         checks.done()
+        choice = Choice(request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels)))
         interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
         turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
-        subscribe = partial(self._live.subscribe, interest, request.cursor, turns)
+        subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
         self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
 
     def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
@@ -201,7 +239,9 @@ class ConversationHandlers:
         answer = api.SwitchResponse()
         if request.to_conversation_id:
             turns = min(request.max_turns, _MAX_TURNS)
-            _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+            with self._answers.room(context) as keep:
+                _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+                keep(answer)
         self._conversations.leave(request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id)
         return answer
 
@@ -230,9 +270,12 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("model", request.model, most=_MAX_NAME)
+        model = listed_model(request.model, self._models)
+        if model is None:
+            checks.refuse("model", f"is none of those that may be chosen here: {', '.join(self._models)}")
         checks.request_id(request.request_id)
         checks.done()
-        conversation = self._conversations.set_model(request.conversation_id, request.model, request.request_id)
+        conversation = self._conversations.set_model(request.conversation_id, model or "", request.request_id)
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(
@@ -274,12 +317,29 @@ class ConversationHandlers:
             checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id)
+        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id, force=request.force)
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
             delete_time=timestamp(receipt.time),
         )
+
+
+def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
+    """Checks what a snapshot is to load and to list: what the filters leave out would never change."""
+    checks.label("load_channel", request.load_channel)
+    checks.conversation_id("load_conversation_id", request.load_conversation_id, required=False)
+    checks.channels("list_channels", request.list_channels)
+    if request.load_channel and request.load_conversation_id:
+        checks.refuse("load_channel", "does not go with load_conversation_id: one conversation is loaded")
+    if request.load_conversation_id and request.conversation_ids and request.load_conversation_id not in request.conversation_ids:
+        checks.refuse("load_conversation_id", "is not among conversation_ids")
+    if request.channels:
+        if request.load_channel and request.load_channel not in request.channels:
+            checks.refuse("load_channel", "is not among channels")
+        for index, channel in enumerate(request.list_channels[:MAX_FILTER]):
+            if channel not in request.channels:
+                checks.refuse(f"list_channels[{index}]", "is not among channels")
 
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:
@@ -290,3 +350,4 @@ def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged
+    answer.cut_before_sequence = loaded.cut_before

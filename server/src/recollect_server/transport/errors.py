@@ -33,6 +33,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
     errors.ConversationExists: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_CONVERSATION_EXISTS, ("conversation_id",)),
     errors.RequestIdReused: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_REQUEST_ID_REUSED, ("request_id",)),
+    errors.ConversationPinned: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_PINNED, ("conversation_id",)),
     errors.TurnOutOfDate: Row(StatusCode.ABORTED, reasons.ERROR_REASON_TURN_OUT_OF_DATE, ("expected_turn", "turn_count")),
     errors.ConversationReadOnly: Row(
         StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_READ_ONLY, ("conversation_id", "channel")
@@ -46,6 +47,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
     errors.RateLimited: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)),
     errors.TooManySubscribers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS),
+    errors.TooManyAnswers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""

@@ -48,9 +48,14 @@ def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
 
 
 def unary(
-    method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler, pool: ThreadPoolExecutor
+    method: MethodDescriptor,
+    request_type: type[ProtoMessage],
+    handler: Handler,
+    pool: ThreadPoolExecutor,
+    *,
+    quiet: bool = False,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a unary method, within the door, run by the pool."""
+    """The handler of a unary method, within the door, run by the pool. `quiet`: its line in the log is for debugging alone."""
     name = f"{method.containing_service.name}.{method.name}"
     reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
 
@@ -62,7 +67,7 @@ def unary(
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
         answer, failed = _run(name, run, request, context)
-        _log(name, request, answer, failed, time.perf_counter() - began)
+        _log(name, request, answer, failed, time.perf_counter() - began, quiet=quiet)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
@@ -74,23 +79,31 @@ def unary(
 
 
 def streaming(
-    method: MethodDescriptor, request_type: type[ProtoMessage], handler: StreamHandler, pool: ThreadPoolExecutor
+    method: MethodDescriptor,
+    request_type: type[ProtoMessage],
+    handler: StreamHandler,
+    pool: ThreadPoolExecutor,
+    *,
+    quiet: bool = False,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """The handler of a streaming method, within the door. It opens the stream and returns: no thread waits for the stream.
 
-    What is sent is bytes already.
+    What is sent is bytes already. Where callers stream too, the handler gets an iterator of bytes for the request. `quiet` is as in
+    `unary`.
     """
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
         _, failed = _run(name, lambda request, context: handler(request, context, send), request, context)
-        _log(name, request, None, failed, time.perf_counter() - began)
+        _log(name, request, None, failed, time.perf_counter() - began, quiet=quiet)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
     call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio is told that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(call, request_deserializer=None, response_serializer=None)
     return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type), response_serializer=None)
 
 
@@ -115,6 +128,8 @@ def _log(
     answer: ProtoMessage | None,
     failed: status_pb2.Status | None,
     seconds: float,
+    *,
+    quiet: bool,
 ) -> None:
     code = "OK" if failed is None else _CODES[failed.code]
     fields: dict[str, Any] = {
@@ -129,7 +144,7 @@ def _log(
         fields["communication"] = communication[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
-    log.info("call", **fields)
+    (log.debug if quiet else log.info)("call", **fields)
 
 
 def _conversation_of(answer: ProtoMessage | None) -> str:

@@ -5,16 +5,15 @@ the request: so a repeat finds the answer there, for ever. A command that ends a
 to the old one is done by a repeat if a crash came between.
 """
 
-from dataclasses import replace
-
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel
+from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel, listed_model
 from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation, MetaUpdated, Party
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.deletion import DELETE_ANCHORS
@@ -60,26 +59,28 @@ class Beginning:
 class Commands:
     """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, conversations: Conversations) -> None:
+    def __init__(self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()) -> None:
+        """`models` are those that may be chosen; none: any."""
         self._space = space
         self._conversations = conversations
+        self._models = models
 
-    def run(self, asked: Asked, said_in: str | None, pinned: str | None, beginning: Beginning) -> Replied:
-        """Runs a command said in a conversation (None: there is none yet). `pinned` is the one that a new one takes the place of.
+    def run(self, asked: Asked, said_in: str | None, beginning: Beginning) -> Replied:
+        """Runs a command said in a conversation (None: there is none yet). A new one takes its place where `beginning` pins it.
 
         Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish` without it.
         """
         match asked.command:
             case Say(text):
                 return self._note(asked, said_in, beginning, text)
+            case New() if said_in and not self._head(said_in).conversation.message_count:
+                return self._note(asked, said_in, beginning, "Nothing was said in this conversation yet: it is the new one.")
             case New():
                 model = self._head(said_in).conversation.model if said_in else ""
-                return self._anew(asked, pinned, beginning, "A new conversation begins. The one before stays.", model)
+                return self._anew(asked, said_in, beginning, "A new conversation begins. The one before stays.", model)
             case Clear(confirmed=True) if said_in:
                 head = self._head(said_in)
                 text = f"The conversation is removed for good ({_messages(head)}). A new one begins."
-                if pinned != said_in:  # another one has its place, and keeps it
-                    beginning = replace(beginning, pinned=False)
                 return self._anew(asked, said_in, beginning, text, head.conversation.model, cleared=True)
             case Clear(confirmed=True):
                 return self._note(asked, None, beginning, "There is nothing to remove yet.")
@@ -89,8 +90,16 @@ class Commands:
                 return self._note(asked, said_in, beginning, text)
             case ShowModel():
                 model = self._head(said_in).conversation.model if said_in else ""
-                return self._note(asked, said_in, beginning, f"The model is {model or 'the default'}.")
-            case SetModel(model):
+                text = f"The model is {model or 'the default'}."
+                if self._models:
+                    text = f"{text} You can choose {_choice(self._models)}; /model default takes a choice back."
+                return self._note(asked, said_in, beginning, text)
+            case SetModel(wanted):
+                listed = listed_model(wanted, self._models)
+                if listed is None:
+                    text = f"There is no model {wanted} here. You can choose {_choice(self._models)}."
+                    return self._note(asked, said_in, beginning, text)
+                model = listed
                 change = MetaUpdated(self._space.clock(), model=model)
                 return self._note(asked, said_in, beginning, f"The model is {model or 'the default'} from here on.", change)
             case History(count):
@@ -105,8 +114,9 @@ class Commands:
             return
         try:
             if run.cleared:
-                self._conversations.delete(run.before, DELETE_ANCHORS, "")
+                self._conversations.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
+            self._conversations.queue_notes(run.before)
             with self._space.locks.hold(run.before):
                 head = self._space.end(run.before)
                 if head.conversation.pinned:
@@ -152,6 +162,10 @@ class Commands:
         return "\n".join(shown) or _NOTHING
 
 
+def _choice(models: tuple[str, ...]) -> str:
+    return " or ".join(part for part in (", ".join(models[:-1]), models[-1]) if part)
+
+
 _NOTHING = "Nothing was said in this conversation yet."
 
 
@@ -161,7 +175,7 @@ def _messages(head: Head) -> str:
 
 
 def _line(message: Message) -> str:
-    who = message.sender or ("you" if message.role is Role.USER else "agent")
+    who = speaker(message.sender, "you" if message.role is Role.USER else "agent")
     words = " ".join(message.content.split())
     when = to_text(message.timestamp)[:16].replace("T", " ")
     return f"{when} {who}: {words if len(words) <= _SHOWN else words[: _SHOWN - 1].rstrip() + '…'}"

@@ -91,13 +91,25 @@ class Meaning:
             return ""
         return f"{waiting.conversations} conversations have words that are not embedded yet"
 
-    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
-        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+    def lacking(self, index: Index) -> str:
+        """Return why a question would find less by meaning than it could, or nothing."""
+        try:
+            self._copy_for(index)
+        except MeaningUnavailable as error:
+            return str(error)
+        return self.backlog()
+
+    def _copy_for(self, index: Index) -> Copy:
         copy = self.copy
         if copy is None:
             raise MeaningUnavailable(self.reason)
         if copy.index is not index:
             raise MeaningUnavailable("the index was made anew, and the vectors are still ordered by the one before")
+        return copy
+
+    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
+        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+        copy = self._copy_for(index)
         try:
             question = copy.embedder.question(text)
         except CannotEmbed as error:

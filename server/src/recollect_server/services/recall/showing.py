@@ -36,6 +36,10 @@ class Showing:
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}
 
+    def prepare(self, numbers: set[int]) -> None:
+        """Read these conversations at once: one query each would cost more than all together."""
+        self._conversations |= self._index.by_number(numbers)
+
     def conversation(self, number: int) -> Conversation | None:
         """The conversation of a number; None of one that is gone."""
         if number not in self._conversations:

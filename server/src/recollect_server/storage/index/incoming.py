@@ -69,7 +69,7 @@ def document_of(
             orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
             after.message_count, int(after.manually_named), int(after.pinned), after.model, party.contact, party.group_id,
             party.thread_id, party.subject, usage.input, usage.output, after.cost_total, after.text_bytes,
-            after.compressed_through, after.abbreviated_through,
+            after.compressed_through, after.abbreviated_through, orjson.dumps(after.open_calls).decode(),
         ),
         "messages": [
             (
@@ -93,6 +93,8 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
+    if party.contact_name and (before is None or before.party.contact_name != party.contact_name):
+        document["contactName"] = party.contact_name
     if mail:
         document["mail"] = list(mail)
     for line in lines:

@@ -24,6 +24,8 @@ class Changes:
     """Whether everything behind the cursor that was asked for is still here."""
     last: int
     """Nothing is behind this cursor, at that moment."""
+    more: bool
+    """Whether there may be more changes behind the last of the rows."""
     rows: list[updates.Row]
     conversations: dict[int, Conversation]
     """Those of the rows, by number, but for deleted ones."""
@@ -33,10 +35,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest conversations, and where the newest turns of the first one are, at one moment: at the cursor."""
+    """The newest conversations, and where the newest turns of the loaded one are, at one moment: at the cursor."""
 
     cursor: int
     conversations: list[Conversation]
+    loaded: Conversation | None
+    """None: no conversation was chosen."""
     places: list[Place]
     has_more: bool
 
@@ -77,8 +81,12 @@ class IndexLog(IndexFile):
             end = max(cursor, updates.last(connection))
             return updates.conversations_between(connection, cursor, end), end
 
-    def changes(self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]) -> Changes:
+    def changes(
+        self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str], max_bytes: int = 0
+    ) -> Changes:
         """The oldest changes behind a cursor, of these conversations and channels (none: of all); see `Changes`.
+
+        Their messages have `max_bytes` together (0: any number), unless those of the first change have more.
 
         What was added and is not taken in yet is not among them: it is told when it is.
         """
@@ -86,30 +94,37 @@ class IndexLog(IndexFile):
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
             rows = updates.after(connection, cursor, limit, conversation_ids, channels) if whole else []
             known = conversations.by_number(connection, {row.number for row in rows})
+            more = len(rows) == limit
+            if max_bytes and len(fitting := _within(connection, rows, max_bytes)) < len(rows):
+                rows, more = fitting, True
             first: dict[int, int] = {}
             for row in rows:
                 first.setdefault(row.number, row.first)
             starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
-            return Changes(whole, last, rows, known, starts)
+            return Changes(whole, last, more, rows, known, starts)
 
-    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int) -> Newest:
-        """The newest conversations that match, with the working context of the first, at one moment."""
+    def newest_conversations(
+        self, listed: Filter, limit: int, *, loaded: Filter, max_turns: int, max_tokens: int, max_bytes: int
+    ) -> Newest:
+        """Return the newest conversations of a filter and the working context of the newest one of another, at one moment."""
         self._database.settle()
         with self._moment() as connection:
-            found = conversations.select(connection, chosen, limit)
+            rows = conversations.select(connection, listed, limit)
+            first = rows[:1] if loaded == listed else conversations.select(connection, loaded, 1)
             places: list[Place] = []
             more = False
-            if found:
-                known = found[0].conversation
-                places, more = turns.tail(
+            if first:
+                places, more, _ = turns.tail(
                     connection,
-                    found[0].number,
+                    first[0].number,
                     before_turn=0,
-                    after_turn=known.compressed_through,
+                    after_turn=first[0].conversation.compressed_through,
                     max_turns=max_turns,
                     max_tokens=max_tokens,
+                    max_bytes=max_bytes,
                 )
-            return Newest(updates.last(connection), [stored.conversation for stored in found], places, more)
+            newest = first[0].conversation if first else None
+            return Newest(updates.last(connection), [stored.conversation for stored in rows], newest, places, more)
 
     @contextmanager
     def _moment(self) -> Iterator[apsw.Connection]:
@@ -133,3 +148,13 @@ class IndexLog(IndexFile):
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took."""
         self._database.skip_cursors()
+
+
+def _within(connection: apsw.Connection, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
+    """The first of these changes, one at the least, whose messages have so many bytes together."""
+    total = 0
+    for at, row in enumerate(rows):
+        total += turns.bytes_of(connection, row.number, row.first, row.last) if row.first else 0
+        if at and total > max_bytes:
+            return rows[:at]
+    return rows

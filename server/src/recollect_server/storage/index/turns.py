@@ -6,13 +6,16 @@ The words are kept without the text (a contentless table), so taking them out ne
 import apsw
 import orjson
 
-from recollect_server.domain.budget import newest_turns
+from recollect_server.domain.budget import first_turns, newest_turns
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import id_range, message_id, sequence_of
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, message_id, sequence_of
 from recollect_server.domain.text import segment
 
 Place = tuple[int, int, int]
 """Where a line is: sequence, offset, length in bytes."""
+
+_OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"  # as the index `messages_by_turn` spells it: else it would not be used
+_NO_TURN = 1 << 31  # higher than any turn
 
 
 def searchable_text(message: Message) -> str:
@@ -77,62 +80,75 @@ def count(connection: apsw.Connection, number: int) -> int:
     return int(connection.execute("SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?", id_range(number)).get)
 
 
-def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
-    """The id of the first message whose turn is `turn` or later; one past the last message if there is none.
-
-    Turn numbers grow with the id, so some twenty look-ups find it in any conversation, without an index on turns.
-    """
-    low, high = id_range(number)
-    last = connection.execute("SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?", (low, high)).get
-    if last is None:
-        return low
-    high = last + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = connection.execute("SELECT id, turn_number FROM messages WHERE id >= ? ORDER BY id LIMIT 1", (middle,)).get
-        if found is None or found[0] > last or found[1] >= turn:
-            high = middle
-        else:
-            low = found[0] + 1
-    return low
-
-
 def tail(
-    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
-) -> tuple[list[Place], bool]:
-    """The newest whole turns between two turns (both excluded), oldest first, and whether the conversation has older messages.
+    connection: apsw.Connection,
+    number: int,
+    *,
+    before_turn: int,
+    before_sequence: int = 0,
+    after_turn: int,
+    max_turns: int,
+    max_tokens: int,
+    max_bytes: int,
+) -> tuple[list[Place], bool, bool]:
+    """The newest whole turns between two turns (both excluded), oldest first, whether the conversation has older messages, and
+    whether the only turn is cut.
 
-    `budget.newest_turns` chooses them. `before_turn` 0 means the end.
+    `budget.newest_turns` chooses them. `before_turn` and `before_sequence` 0 mean the end.
     """
-    low, high = id_range(number)
-    if before_turn:
-        high = first_of_turn(connection, number, before_turn) - 1
+    within, bound = _beside(connection, number, before_sequence, "<") if before_sequence else ("1", ())
     rows = connection.execute(
-        "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
-        (low, high),
+        f"SELECT id, turn_number, tokens, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number < ? AND {within}"
+        " ORDER BY turn_number DESC, id DESC",
+        (number, before_turn or _NO_TURN, *bound),
     )
-    chosen = newest_turns(
-        ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
+    chosen, cut = newest_turns(
+        ((row[1], row[2], row[4], row) for row in rows),
+        after_turn=after_turn,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_bytes=max_bytes,
     )
-    found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
-    if found:
-        return found, has_before(connection, number, found[0][0])
+    places = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
+    if places:
+        return places, _has_before(connection, number, chosen[0][1], chosen[0][0]), cut
     # Nothing to show: everything there is lies before.
-    return found, after_turn > 0 and count(connection, number) > 0
+    return places, after_turn > 0 and count(connection, number) > 0, False
 
 
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
-    """The messages of the turns from `first` to `last`, oldest first."""
-    start = first_of_turn(connection, number, first)
+    """The messages of the turns from `first` to `last`, in the order of their turns, and of their lines within a turn."""
     rows = connection.execute(
-        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
-        (start, id_range(number)[1]),
+        f"SELECT id, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number BETWEEN ? AND ?"
+        " ORDER BY turn_number, id",
+        (number, first, last),
     )
-    places: list[Place] = []
-    for identity, turn, offset, length in rows:
-        if turn > last:
-            break
-        places.append((sequence_of(identity), offset, length))
+    return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
+
+
+def page_of_turns(
+    connection: apsw.Connection, number: int, first: int, last: int, after: int, max_bytes: int
+) -> tuple[list[Place], bool]:
+    """The messages of these turns behind line `after` that have so many bytes together, oldest first, and whether there are more.
+
+    Turns are whole, unless the first alone is larger: of that its first messages are taken, one at the least.
+    """
+    within, bound = _beside(connection, number, after, ">") if after else ("1", ())
+    rows = connection.execute(
+        f"SELECT id, turn_number, offset, length FROM messages WHERE {_OF_CONVERSATION}"
+        f" AND turn_number BETWEEN ? AND ? AND {within} ORDER BY turn_number, id",
+        (number, first, last, *bound),
+    )
+    return first_turns(((row[1], row[3], (sequence_of(row[0]), row[2], row[3])) for row in rows), max_bytes)
+
+
+def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
+    """The last of these places that have so many bytes together (0: all), one at the least."""
+    total = 0
+    for at in range(len(places) - 1, -1, -1) if max_bytes else ():
+        total += places[at][2]
+        if total > max_bytes and at < len(places) - 1:
+            return places[at + 1 :]
     return places
 
 
@@ -141,6 +157,12 @@ def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -
     ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
     rows = connection.execute("SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))", (ids,))
     return [row[0] for row in rows]
+
+
+def bytes_of(connection: apsw.Connection, number: int, first: int, last: int) -> int:
+    """How many bytes the messages of these lines have."""
+    query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+    return int(connection.execute(query, (message_id(number, first), message_id(number, last))).get)
 
 
 def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:
@@ -161,13 +183,23 @@ def place_before(connection: apsw.Connection, number: int, sequence: int) -> Pla
     return None if row is None else (sequence_of(row[0]), row[1], row[2])
 
 
-def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
-    """Whether the conversation has a message before this line."""
-    low, _ = id_range(number)
-    return (
-        connection.execute("SELECT 1 FROM messages WHERE id >= ? AND id < ? LIMIT 1", (low, message_id(number, sequence))).get
-        is not None
-    )
+def _has_before(connection: apsw.Connection, number: int, turn: int, identity: int) -> bool:
+    """Whether the conversation has a message that is read before this one, which is of this turn."""
+    query = f"SELECT turn_number, id FROM messages WHERE {_OF_CONVERSATION} ORDER BY turn_number, id LIMIT 1"
+    first = connection.execute(query, (number,)).fetchone()
+    return first is not None and first < (turn, identity)
+
+
+def _beside(connection: apsw.Connection, number: int, sequence: int, side: str) -> tuple[str, tuple[int, ...]]:
+    """Return the condition, with its values, of the messages that are read before (`<`) or behind (`>`) the one of a line.
+
+    Where that line is no message, of those that were stored before or behind it.
+    """
+    identity = message_id(number, min(sequence, MAX_LINES))
+    turn = connection.execute("SELECT turn_number FROM messages WHERE id = ?", (identity,)).get
+    if turn is None:
+        return f"id {side} ?", (identity,)
+    return f"turn_number {side}= ? AND (turn_number {side} ? OR id {side} ?)", (turn, turn, identity)
 
 
 def places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:

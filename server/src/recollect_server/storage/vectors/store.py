@@ -110,7 +110,7 @@ class VectorStore:
         """From now on this model is complete; the vectors of others go."""
         with self._using() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
-            for table in ("progress", "places"):
+            for table in ("progress", "places", "parts"):
                 connection.execute(f"DELETE FROM {table} WHERE model <> ?", (model,))
             _drop_texts(connection, "SELECT text, pieces FROM texts WHERE model <> ?", (model,))
             connection.execute("DELETE FROM models WHERE model <> ?", (model,))
@@ -148,6 +148,22 @@ class VectorStore:
                     parts = [connection.execute(query, (first + piece,)).get for piece in range(row[1])]
                     found[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return found
+
+    def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
+        """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
+        with self._using() as connection:
+            query = "SELECT vector FROM parts WHERE model = ? AND hash = ? ORDER BY piece"
+            rows = [row[0] for row in connection.execute(query, (model, text_hash))]
+            return np.frombuffer(b"".join(rows), np.int8).reshape(-1, DIMENSIONS)
+
+    def add_parts(self, model: int, conversation_id: str, text_hash: bytes, first: int, vectors: NDArray[np.int8]) -> None:
+        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted meanwhile are not kept."""
+        with self._using() as connection:
+            if conversation_id not in self._gone:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
+                    [(model, text_hash, first + at, conversation_id, vector.tobytes()) for at, vector in enumerate(vectors)],
+                )
 
     def load(self, model: int) -> Loaded:
         """All places of a model."""
@@ -199,6 +215,7 @@ class VectorStore:
             changed: list[tuple[EmbeddedText, bool]] = []
             for place in kept:
                 text = _text(connection, model, place)
+                connection.execute("DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash))
                 where = message_id(keys[place.conversation_id], place.line)
                 query = "SELECT text FROM places WHERE model = ? AND place = ?"
                 before = connection.execute(query, (model, where)).get
@@ -222,6 +239,7 @@ class VectorStore:
         """
         with self._using() as connection:
             self._gone.add(conversation_id)
+            connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
         if key is None:
             return 0
@@ -232,7 +250,7 @@ class VectorStore:
         while True:
             with self._using() as connection:
                 chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
-                places = connection.execute(chosen, (first, last, _REMOVED)).fetchall()
+                places: list[tuple[int, int, int]] = connection.execute(chosen, (first, last, _REMOVED)).fetchall()  # type: ignore[assignment]  # the table's types
                 connection.executemany("DELETE FROM places WHERE model = ? AND place = ?", [place[:2] for place in places])
                 removed += _drop_unused(connection, list({place[2] for place in places}))
                 if len(places) < _REMOVED:
