@@ -146,7 +146,7 @@ def test_a_data_folder_full_of_foreign_transcripts_is_served_and_nothing_in_it_i
     service = Service(running.target)
     assert {name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True) for name in named} == answers
     for name in named[::2]:
-        service.delete(name, anchors=api.ANCHOR_DISPOSITION_DELETE)
+        service.delete(name, anchors=api.ANCHOR_DISPOSITION_DELETE, force=True)
     service.channel.close()
     running.stop()
     problems = on(server, "verify").stdout
