@@ -160,18 +160,10 @@ def _conversations(file: BinaryIO, counts: _Counts) -> Iterator[_Read]:
 
 def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
     """Brings in one conversation. Raises RecollectError, Damaged."""
-    began = read.began.fields
     if _is_at_home(client, read, counts):
         return
     try:
-        conversation_id = client.conversations.create(
-            str(began.get("channel", "")),
-            participants=began.get("participants"),
-            party=transcript.party_of(began),
-            model=began.get("model"),
-            create_time=transcript.time_of(began["created"]) if "created" in began else None,
-            request_id=_request_id(read.key, "create", began),
-        ).id
+        conversation_id = _begin(client, read)
     except ValueError as error:
         raise Damaged(str(error)) from None
     new = known = turn = 0
@@ -201,6 +193,50 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
         counts.conversations_known += 1
     else:
         counts.conversations_new += 1
+
+
+def _begin(client: Client, read: _Read) -> str:
+    """Begin the conversation, pinned where it was pinned and its place is free, and return its id. Raises ValueError too."""
+    began = read.began.fields
+    channel, party = str(began.get("channel", "")), transcript.party_of(began)
+
+    def create(*, pinned: bool) -> str:
+        return client.conversations.create(
+            channel,
+            participants=began.get("participants"),
+            party=party,
+            model=began.get("model"),
+            create_time=transcript.time_of(began["created"]) if "created" in began else None,
+            pinned=pinned,
+            request_id=_request_id(read.key, "create", began),
+        ).id
+
+    # On e-mail several are pinned: the ids of its messages lead to each. Elsewhere one has the place, and keeps it.
+    pinned = _was_pinned(read, channel) and (
+        channel == "email" or not any(client.conversations.list(channels=[channel], party=party, pinned=True))
+    )
+    try:
+        return create(pinned=pinned)
+    except AlreadyExists:  # an earlier run found its place otherwise
+        return create(pinned=not pinned)
+    except InvalidArgument as error:
+        if not pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+            raise
+        return create(pinned=False)  # its party names no place
+
+
+def _was_pinned(read: _Read, channel: str) -> bool:
+    """Return whether the conversation was pinned last. One with messages of other channels cannot be."""
+    pinned = bool(read.began.fields.get("pinned"))
+    for line in read.lines:
+        match line.fields:
+            case {"type": "turn", "channel": str(other)} if other != channel:
+                return False
+            case {"type": "event", "event": "meta_update", "pinned": now}:
+                pinned = bool(now)
+            case {"type": "event", "event": "continued"}:
+                pinned = False
+    return pinned
 
 
 def _turn_of(line: _Line) -> tuple[Any, Any]:
