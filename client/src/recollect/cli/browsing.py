@@ -138,7 +138,7 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
 def print_message(out: Console, message: Message, margin: str = "") -> None:
     """One message, for people."""
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
-    head.append_text(clean(message.sender or message.role.value, _STYLES[message.role]))
+    head.append_text(one_line(message.sender or message.role.value, _STYLES[message.role]))
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:

@@ -24,6 +24,7 @@ from recollect import (
     InvalidArgument,
     Message,
     NotFound,
+    Role,
     TurnOutOfDate,
     Unimplemented,
 )
@@ -176,9 +177,10 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
                     conversation_id,
                     messages,
                     expected_turn=turn,
+                    in_reply_to_turn=_late(messages, turns),
                     request_id=_request_id(read.key, number, part, [plain(message) for message in messages]),
                 )
-                turn = stored.turn_number
+                turn = stored.conversation.turn_count
                 turns |= {sent.turn_number: it.turn_number for sent, it in zip(messages, stored.messages, strict=True)}
                 known, new = (known + len(messages), new) if stored.duplicate else (known, new + len(messages))
                 counts.messages_known += len(messages) if stored.duplicate else 0
@@ -237,6 +239,14 @@ def _was_pinned(read: _Read, channel: str) -> bool:
             case {"type": "event", "event": "continued"}:
                 pinned = False
     return pinned
+
+
+def _late(messages: list[Message], turns: dict[int, int]) -> int | None:
+    """The turn that messages answer, here, if newer turns were brought in before them; None if they go on with the newest."""
+    said = [message for message in messages if message.role is not Role.TOOL]  # a result finds its turn by its call
+    if not said or any(message.role is Role.USER for message in said):
+        return None
+    return turns.get(said[0].turn_number) if said[0].turn_number < max(turns, default=0) else None
 
 
 def _turn_of(line: _Line) -> tuple[Any, Any]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Began, Conversation, Unknown, fold
+from recollect_server.domain.conversation import Began, Conversation, OpenCall, Unknown, fold, open_calls_after
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
@@ -90,6 +91,8 @@ def catch_up(
     number = stored.number if stored else None
     conversation = stored.conversation if stored else None
     try:
+        if stored and stored.calls_unknown:
+            conversation = replace(stored.conversation, open_calls=_open_calls(path, stored.lines))
         size = path.stat().st_size
         if size < offset:
             raise IndexAhead(f"{path.name} has {size} bytes and {offset} of it are indexed")
@@ -126,6 +129,16 @@ def catch_up(
         if refused:
             raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
     return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
+
+
+def _open_calls(path: Path, lines: int) -> tuple[OpenCall, ...]:
+    """Return the tool calls that wait for a result behind the first `lines` lines of a transcript. Raises OSError."""
+    calls: tuple[OpenCall, ...] = ()
+    for line in islice(scan(path), lines):
+        content = line.entry.content if line.entry else None
+        if isinstance(content, Message):
+            calls = open_calls_after(calls, content)
+    return calls
 
 
 def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNotFound:

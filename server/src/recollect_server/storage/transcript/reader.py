@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from recollect_server.domain.conversation import Content
@@ -31,12 +32,12 @@ class Line:
         return self.offset + self.length
 
 
-def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """The whole lines from `offset` on, without their newlines. An unended tail is not a line. Raises OSError."""
+def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator[bytes]:
+    """The whole lines from `offset` on, up to `until`, without their newlines. An unended tail is not a line. Raises OSError."""
     handle = open_transcript(path, os.O_RDONLY)
     try:
         rest: list[bytes] = []  # of a line that is longer than what is read at once: joined once, not with every part
-        while chunk := os.pread(handle, _CHUNK, offset):
+        while chunk := os.pread(handle, _CHUNK if until is None else min(_CHUNK, until - offset), offset):
             offset += len(chunk)
             first, *others = chunk.split(b"\n")
             rest.append(first)
@@ -112,22 +113,24 @@ def ends_a_line(path: Path, offset: int) -> bool:
 
 
 def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
-    """How many lines between the first and the last of these places, which are ascending, are damaged. Raises OSError.
+    """Count the damaged lines between the first and the last of these places. Raises OSError.
 
-    What lies between two messages is events, or lines that the index could not read.
+    What lies between two messages that follow each other is events, or lines that the index could not read. Between a message and a
+    late one of the same turn are other messages too: from the first of these on the lines are other turns'.
     """
-    gaps = [(before, after) for before, after in pairwise(places) if after[1] > before[1] + before[2]]
+    ordered = sorted(places, key=itemgetter(1))
+    gaps = [(before, after) for before, after in pairwise(ordered) if after[1] > before[1] + before[2]]
     if not gaps:
         return 0
     damaged = 0
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
-        for before, after in gaps:
-            start = before[1] + before[2]
-            for number, raw in enumerate(os.pread(handle, after[1] - start, start).split(b"\n")[:-1]):
-                damaged += line_of(raw, before[0] + 1 + number, start).entry is None
-    finally:
-        os.close(handle)
+    for before, after in gaps:
+        start = before[1] + before[2]
+        for raw in raw_lines(path, start, after[1]):
+            line = line_of(raw, before[0] + 1, start)
+            if line.entry is None:
+                damaged += 1
+            elif isinstance(line.entry.content, Message):
+                break
     return damaged
 
 
