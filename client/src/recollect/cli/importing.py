@@ -74,7 +74,7 @@ class _Read:
         return str(self.began.fields.get("id") or _hash(self.began.fields))
 
 
-class _Source(click.ParamType):
+class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's types take no parameter
     """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
 
     name = "file"

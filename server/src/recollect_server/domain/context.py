@@ -135,7 +135,8 @@ class GroupMessage:
     @property
     def tokens(self) -> int:
         """What it takes."""
-        return max(1, estimate_tokens(self.message.text))
+        files = "".join(f"{file.media_type} {file.uri}" for file in self.message.attachments)
+        return max(1, estimate_tokens(f"{self.message.text}{files}"))
 
     @property
     def name(self) -> str:
