@@ -4,6 +4,10 @@ import os
 
 import pytest
 
+from tests.server.conftest import connect, service
+
+__all__ = ["connect", "scale", "service"]
+
 
 @pytest.fixture(scope="session")
 def scale() -> int:

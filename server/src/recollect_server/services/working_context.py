@@ -10,15 +10,17 @@ import structlog
 from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Role
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import damaged_between, messages_of, read_lines
+from recollect_server.storage.transcript.reader import around, messages_of, read_lines
 
 log = structlog.get_logger("recollect.working_context")
+
+_LAST = 1 << 31  # no turn has a higher number
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ class WorkingContext:
                     max_turns=limits.max_turns,
                     max_tokens=limits.max_tokens,
                 )
-                return read_turns(self._space, head.conversation.id, places), has_more
+                last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
+                wanted = (0, last) if has_more and last > after_turn else (after_turn + 1, last)
+                return read_turns(self._space, head, places, *wanted), has_more
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
         messages, damaged = _all_messages(self._space, head)
@@ -98,7 +102,7 @@ def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
     """The messages of the turns from `first` to `last`."""
     if head.indexed and head.number is not None:
         try:
-            return read_turns(space, head.conversation.id, space.index.turn_places(head.number, first, last))
+            return read_turns(space, head, space.index.turn_places(head.number, first, last), first, last)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     messages, damaged = _all_messages(space, head)
@@ -110,6 +114,7 @@ def turns_among(space: Space, head: Head, turns: list[int], lines: list[int]) ->
     if head.indexed and head.number is not None:
         try:
             places = space.index.places_of_turns(head.number, turns, lines)
+            _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -123,20 +128,41 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
     if head.indexed and head.number is not None:
         try:
             found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
-def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:
-    """The messages at these places, which are whole turns; damaged lines among them are counted. Raises StorageUnavailable."""
-    turns = read_places(space, conversation_id, places)
+def read_turns(space: Space, head: Head, places: list[Place], first: int, last: int) -> Turns:
+    """Return the messages at these places, all that turns `first` (0: that of the first place) to `last` have; count damaged lines.
+
+    Where a message seems to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is
+    wrong, or did not take in what was acknowledged; StorageUnavailable.
+    """
+    turns = read_places(space, head.conversation.id, places)
+    if not turns.messages:
+        seems_whole = turns.damaged > 0 or first > last
+    else:
+        opening = turns.messages[0]
+        first = first or opening.turn_number
+        seems_whole = opening.turn_number == first and (opening.role is Role.USER or first == 1)
     try:
-        lost = damaged_between(space.folder.path(conversation_id), places)
+        damaged, left_out = around(space.folder.path(head.conversation.id), places, head.size, (first, last))
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    return Turns(turns.messages, turns.damaged + lost)
+    _check_taken_in(space, head)
+    if left_out or not seems_whole:
+        with space.locks.hold(head.conversation.id):
+            space.compare(head.conversation.id)
+    return Turns(turns.messages, turns.damaged + damaged)
+
+
+def _check_taken_in(space: Space, head: Head) -> None:
+    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
+    if space.behind.has(head.conversation.id):
+        raise IndexUnavailable("the index did not take in the newest lines")
 
 
 def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:

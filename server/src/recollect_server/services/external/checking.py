@@ -57,6 +57,19 @@ def check(folder: TranscriptFolder, index: Index | None) -> Checked:
     return done
 
 
+def index_problems(folder: TranscriptFolder, index: Index) -> list[str]:
+    """Return what the index has otherwise than the transcripts, whatever is wrong with these. Raises OSError, IndexUnavailable."""
+    contents = ExternalContents(index)
+    problems: list[str] = []
+    for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
+        read = _Read()
+        for _ in _transcript(folder, name, size, read):
+            pass
+        if read.communication is not None:
+            problems += [f"{name}: {problem}" for problem in _indexed(index, contents, name, read)]
+    return problems
+
+
 def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
     for line in look_through(folder.path(name), size):
         if isinstance(line, str):

@@ -117,9 +117,9 @@ class Recall:
         return Answer(results, hits, found.total, run, degraded)
 
     def _behind(self) -> dict[str, str]:
-        """Why the words may miss what was said last, if the index is behind."""
-        count = len(self._space.behind.conversations())
-        return dict.fromkeys(KEYWORD_LEGS, f"the newest messages of {count} conversations are not indexed yet") if count else {}
+        """Why the words may miss something, if the index is behind or not believed yet."""
+        doubt = self._space.doubt
+        return dict.fromkeys(KEYWORD_LEGS, doubt) if doubt else {}
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None) -> Fetched:
         """Some turns of a conversation, by default the last ones."""

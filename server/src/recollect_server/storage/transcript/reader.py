@@ -84,24 +84,33 @@ def ends_a_line(path: Path, offset: int) -> bool:
         os.close(handle)
 
 
-def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
-    """How many lines between the first and the last of these places, which are ascending, are damaged. Raises OSError.
+def around(path: Path, places: list[tuple[int, int, int]], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
+    """Look at the lines between these ascending places, and behind the last one up to the next message or byte `size`.
 
-    What lies between two messages is events, or lines that the index could not read.
+    They are events, lines that the index could not read, and other turns'. Return how many lines between the places are damaged,
+    and whether there is a message of the turns from one to another, which the index then leaves out. Raises OSError.
     """
-    gaps = [(before, after) for before, after in pairwise(places) if after[1] > before[1] + before[2]]
-    if not gaps:
-        return 0
     damaged = 0
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
-        for before, after in gaps:
-            start = before[1] + before[2]
-            for number, raw in enumerate(os.pread(handle, after[1] - start, start).split(b"\n")[:-1]):
-                damaged += line_of(raw, before[0] + 1 + number, start).entry is None
-    finally:
-        os.close(handle)
-    return damaged
+    left_out = False
+    for before, after in pairwise(places):
+        if (start := before[1] + before[2]) < after[1]:
+            for line in scan(path, start, before[0] + 1):
+                if line.offset >= after[1]:
+                    break
+                damaged += line.entry is None
+                left_out = left_out or _is_of(line, turns)
+    end = places[-1][1] + places[-1][2] if places else size
+    if end < size:
+        for line in scan(path, end, places[-1][0] + 1):
+            if line.offset >= size or (line.entry and isinstance(line.entry.content, Message)):
+                left_out = left_out or (line.offset < size and _is_of(line, turns))
+                break
+    return damaged, left_out
+
+
+def _is_of(line: Line, turns: tuple[int, int]) -> bool:
+    content = line.entry.content if line.entry else None
+    return isinstance(content, Message) and turns[0] <= content.turn_number <= turns[1]
 
 
 def line_of(raw: bytes, sequence: int, offset: int) -> Line:
