@@ -75,9 +75,7 @@ class Subscription:
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this service gave out")
         index = self._log.space.index
-        if position.epoch != index.epoch:
-            return None
-        if position.cursor > index.given_out():
-            raise InvalidField.of("cursor", "was not given out yet")
+        if position.epoch != index.epoch or position.cursor > index.given_out():
+            return None  # another log's, or this one lost its end: an older copy of it was put back
         self._log.settle()  # else it would be told that it has missed nothing
         return position if index.changes(position.cursor, 0, (), ()).whole else None
