@@ -82,7 +82,7 @@ class Conversations:
         found = found[:size]
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([stored.conversation for stored in found], following)
+        return Page([self._space.current(stored.conversation) for stored in found], following)
 
     # Writing ------------------------------------------------------------------------------------------------------------
 

@@ -46,8 +46,6 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
         if conversation_id is None:
             raise
         known = _read_known(space, request.id, conversation_id)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if known is not None and known.hash != request.hash:
         raise RequestIdReused(request.id)
     if known is not None and space.holding.request(request.id):

@@ -137,7 +137,10 @@ class Recall:
         showing = Showing(self._space, self._index, [], None)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
-            (stored.conversation, "" if stored.conversation.abbreviation else self._newest_words(stored, showing))
+            (
+                self._space.current(stored.conversation),
+                "" if stored.conversation.abbreviation else self._newest_words(stored, showing),
+            )
             for stored in found
         ]
 

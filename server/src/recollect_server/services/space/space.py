@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.conversation import Content, Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
@@ -72,6 +72,8 @@ class Space:
         self.locks = StripedLocks()
         self.on_index: Callable[[Index], None] = _nothing
         """Called with each index that is used after the first, while nobody writes."""
+        self.on_cursors_lost: Callable[[], None] = _nobody
+        """Called when cursors that were answered will never be delivered, for the index had refused their updates."""
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
         self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
@@ -88,6 +90,17 @@ class Space:
         self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
+
+    def current(self, conversation: Conversation) -> Conversation:
+        """Return what is known of a conversation that the index named: where it did not take in all, what the transcript says.
+
+        Call it after the index was asked. Hold no conversation's lock.
+        """
+        if not self.behind.has(conversation.id):
+            return conversation
+        with self.locks.hold(conversation.id), suppress(ConversationNotFound, StorageUnavailable):
+            return self.head(conversation.id).conversation
+        return conversation
 
     def is_pinned(self, conversation_id: str) -> bool:
         """Whether a conversation is known, without looking it up, to be there and pinned. Whoever writes there looks again."""
@@ -162,6 +175,8 @@ class Space:
             if stored is None or stored.bytes != size:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                if self.index.note_refused_cursors():
+                    self.on_cursors_lost()
                 self.anchors.changed()
                 self.routes.changed()
             self.behind.caught_up(conversation_id)
@@ -267,7 +282,7 @@ class Space:
     def known_request(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
         """A request that was carried out before, or whose messages are held; or None.
 
-        `conversation_id` is where it would have been; its lock is held. Raises IndexUnavailable if that cannot be told, OSError.
+        `conversation_id` is where it would have been; its lock is held. Raises IndexUnavailable if that cannot be told.
         """
         if held := self.holding.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
@@ -364,7 +379,10 @@ class Space:
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         self.tails.follow(after.id, lines)
-        self._recent_requests.follow(after.id, lines)
+        if head is None:
+            self._recent_requests.begin(after.id, lines)
+        else:
+            self._recent_requests.follow(after.id, lines)
         return Committed(done, lines, cursor)
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
@@ -372,6 +390,10 @@ class Space:
         self.behind.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
+
+
+def _nobody() -> None:
+    """Nobody is to be told."""
 
 
 def _nothing(_: Index) -> None:

@@ -6,9 +6,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
+import structlog
+
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.files import open_transcript
 from recollect_server.storage.transcript.reader import Line, line_of
+
+log = structlog.get_logger("recollect.space")
 
 _TAIL = 16 << 10  # bytes at a transcript's end that are read for its last requests
 _EACH = 8  # requests kept of one conversation
@@ -63,16 +67,26 @@ class RecentRequests:
         self._requests: OrderedDict[str, OrderedDict[str, KnownRequest]] = OrderedDict()
 
     def find(self, path: Path, conversation_id: str, request_id: str, size: int, lines: int) -> KnownRequest | None:
-        """Return one of the last requests of a transcript of so many bytes and lines, or None. Raises OSError."""
+        """Return one of the last requests of a transcript of so many bytes and lines, or None, also if it cannot be read."""
         requests = self._requests.get(conversation_id)
         if requests is None:
-            requests = OrderedDict()
-            _extend(requests, conversation_id, _tail(path, size, lines))
-            with self._guard:
-                self._requests[conversation_id] = requests
-                while len(self._requests) > _MOST:
-                    self._requests.popitem(last=False)
+            try:
+                tail = _tail(path, size, lines)
+            except OSError as error:
+                log.warning("last_requests_not_read", conversation=conversation_id, reason=error.strerror)
+                return None
+            requests = self.begin(conversation_id, tail)
         return requests.get(request_id)
+
+    def begin(self, conversation_id: str, lines: list[Line]) -> OrderedDict[str, KnownRequest]:
+        """Keep the requests of a conversation's last lines from here on, and return them."""
+        requests: OrderedDict[str, KnownRequest] = OrderedDict()
+        _extend(requests, conversation_id, lines)
+        with self._guard:
+            self._requests[conversation_id] = requests
+            while len(self._requests) > _MOST:
+                self._requests.popitem(last=False)
+        return requests
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:
         """Add the requests of lines that were appended. One look into a dictionary where none are kept."""

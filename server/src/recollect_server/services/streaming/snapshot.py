@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import Interest, Position, UpdateLog
-from recollect_server.services.working_context import Limits, read_places
+from recollect_server.services.working_context import Limits, WorkingContext, read_places
 from recollect_server.storage.index.conversations import Filter
 
 _CONVERSATIONS = 50
@@ -37,7 +37,8 @@ class Snapshots:
         index = self._log.space.index
         with self._guard:
             kept = self._kept.get(wanted)
-        if kept and kept.position == Position(index.epoch, index.last_cursor()):
+        # What the index did not take in moves no cursor.
+        if kept and kept.position == Position(index.epoch, index.last_cursor()) and not self._log.space.behind.conversations():
             return kept
         for _ in range(3):
             try:
@@ -61,10 +62,14 @@ class Snapshots:
         loaded = ConversationLoaded()
         if newest.conversations:
             first = newest.conversations[0]
-            messages = read_places(space, first.id, newest.places).messages
-            loaded = ConversationLoaded(first, tuple(messages), newest.has_more)
+            if space.behind.has(first.id):
+                found = WorkingContext(space, self._limits).load(first.id, max_turns=max_turns)
+                loaded = ConversationLoaded(found.conversation, tuple(found.turns.messages), found.has_more)
+            else:
+                messages = read_places(space, first.id, newest.places).messages
+                loaded = ConversationLoaded(first, tuple(messages), newest.has_more)
         position = Position(index.epoch, newest.cursor)
         now = space.clock()
-        listed = Update("", "", now, ConversationList(tuple(newest.conversations)), reset=reset)
+        listed = Update("", "", now, ConversationList(tuple(map(space.current, newest.conversations))), reset=reset)
         second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))

@@ -10,7 +10,7 @@ from recollect_server.services.streaming.snapshot import Snapshots
 class Subscription:
     """What one watcher is told. One thread at a time may call it."""
 
-    __slots__ = ("_drafts_seen", "_log", "_max_turns", "_parts", "_position", "_sent", "_snapshots", "interest")
+    __slots__ = ("_drafts_seen", "_log", "_max_turns", "_parts", "_position", "_resets", "_sent", "_snapshots", "interest")
 
     def __init__(self, log: UpdateLog, snapshots: Snapshots, interest: Interest, cursor: str, max_turns: int) -> None:
         """Begins with a snapshot, or behind a cursor. Raises InvalidField, IndexUnavailable, StorageUnavailable."""
@@ -21,6 +21,7 @@ class Subscription:
         self._sent: dict[Key, Sent] = {}
         self._drafts_seen = -1
         self._parts: tuple[bytes, ...] = ()
+        self._resets = log.resets
         position = self._position_of(cursor) if cursor else None
         if position is None:
             self._begin(reset=bool(cursor))
@@ -40,6 +41,9 @@ class Subscription:
             parts, self._parts = self._parts, ()
             return Batch(list(parts)), True
         before = self._position
+        if self._resets != self._log.resets:
+            self._begin(reset=True)
+            return self.take(most)
         try:
             batch, self._position = self._log.behind(before, self.interest, most)
         except Renewed:
@@ -63,6 +67,7 @@ class Subscription:
         return found
 
     def _begin(self, *, reset: bool) -> None:
+        self._resets = self._log.resets
         snapshot = self._snapshots.take(self.interest, self._max_turns, reset=reset)
         self._position = snapshot.position
         self._parts = snapshot.parts

@@ -84,6 +84,10 @@ class IndexLog(IndexFile):
         """The last cursor that was given out."""
         return self._database.given_out()
 
+    def note_refused_cursors(self) -> bool:
+        """Write down the cursors that were given out for what the index refused since. False if there are none."""
+        return self._database.note_refused_cursors()
+
     def last_cursor(self) -> int:
         """Nothing in the log is behind this cursor, with everything taken in that was added before."""
         with self.reading() as connection:
