@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Usage
+from recollect_server.domain.time import updated
 
 MAX_PARTICIPANTS = 64
 MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
@@ -76,6 +77,8 @@ class Began:
     party: Party = NOBODY
     model: str = ""
     pinned: bool = False
+    arrived: int = 0
+    """The server's time when it began, where `time` lies ahead of it; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 id=content.id,
                 channel=content.channel,
                 create_time=content.time,
-                update_time=content.time,
+                update_time=updated(None, content.time, content.arrived),
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
@@ -247,7 +250,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         id=before.id,
         channel=before.channel,
         create_time=before.create_time,
-        update_time=message.timestamp if first else max(before.update_time, message.timestamp),
+        update_time=updated(None if first else before.update_time, message.timestamp, message.arrived),
         title=before.title,
         topics=before.topics,
         turn_count=max(before.turn_count, message.turn_number),

@@ -19,6 +19,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -108,9 +109,10 @@ class Conversations:
         with self._space.request_locks.hold(request_id or channel):
             if request and (known := find_known(self._space, request, None)):
                 return as_it_was(self._space, self._replays, known, None)[1], True
-            time = self._space.clock() if create_time is None else create_time
+            now = self._space.clock()
+            time = now if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, arrived=arrival(time, 0, now))
             with self._space.locks.hold(conversation_id):
                 return self._space.begin([began], conversation_id, request).head.conversation, False
 

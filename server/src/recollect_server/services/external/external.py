@@ -26,6 +26,7 @@ from recollect_server.domain.external import (
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
+from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
@@ -148,7 +149,13 @@ class External:
         now: int,
     ) -> Received:
         message = ExternalMessage(
-            message.direction, message.text, message.timestamp, sequence, message.attachments, message.provider_message_id
+            message.direction,
+            message.text,
+            message.timestamp,
+            sequence,
+            message.attachments,
+            message.provider_message_id,
+            arrived=arrival(message.timestamp, known.update_time if stored else 0, now),
         )
         escalation: Escalation | None = None
         contents.append(message)
@@ -215,7 +222,9 @@ class External:
                 stored = self._store.find(communication_id)
                 if why := refusal(stored.communication, scope):
                     raise TrustRequired(communication_id, stored.communication.trust.value, why)
-                reply = ExternalMessage(Direction.OUTBOUND, text, self._space.clock(), stored.lines + 1, scope=scope)
+                now = self._space.clock()
+                arrived = arrival(now, stored.communication.update_time, now)
+                reply = ExternalMessage(Direction.OUTBOUND, text, now, stored.lines + 1, scope=scope, arrived=arrived)
                 return self._store.append(stored, [reply], request).communication, reply
 
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:

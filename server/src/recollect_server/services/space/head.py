@@ -3,6 +3,7 @@
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import arrival
 
 
 @frozen
@@ -28,9 +29,12 @@ class RequestKey:
 
 
 def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
-    """The messages with their sequence, turn number and time. A user message opens a turn; so does a first message."""
+    """The messages with their sequence, turn number and time, which `now` 0 leaves. A user message opens a turn; so does a first
+    message.
+    """
     done: list[Message] = []
     turn = head.conversation.turn_count
+    latest = head.conversation.update_time
     for sequence, message in enumerate(messages, start=head.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
@@ -51,6 +55,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 tool_call_id=message.tool_call_id,
                 attachments=message.attachments,
                 metadata=message.metadata,
+                arrived=arrival(message.timestamp, latest, now) if now else message.arrived,
             )
         )
     return done

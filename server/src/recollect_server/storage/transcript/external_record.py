@@ -14,7 +14,7 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, text, texts
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:
@@ -32,6 +32,8 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
                 fields["attachments"] = attachment_fields(content.attachments)
             if content.scope:
                 fields["scope"] = content.scope
+            if content.arrived:
+                fields["arrived"] = to_text(content.arrived)
             return fields
         case TrustSet():
             event: dict[str, Any] = {"event": "trust_set", "trust": content.trust.value, "scopes": content.scopes}
@@ -60,6 +62,7 @@ def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent |
                 attachments=attachments(fields),
                 provider_message_id=text(fields, "providerMessageId", ""),
                 scope=text(fields, "scope", ""),
+                arrived=moment(fields, "arrived"),
             )
         case "event":
             return _event(fields)

@@ -32,7 +32,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.transcript.external_record import external_content, external_fields
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, optional, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _MAX_TURN = (1 << 31) - 1
@@ -122,6 +122,8 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
         fields["attachments"] = attachment_fields(message.attachments)
     if message.metadata is not None:
         fields["metadata"] = message.metadata
+    if message.arrived:
+        fields["arrived"] = to_text(message.arrived)
     return fields
 
 
@@ -141,6 +143,8 @@ def _fields(content: Content) -> dict[str, Any]:
                 began["model"] = content.model
             if content.pinned:
                 began["pinned"] = True
+            if content.arrived:
+                began["arrived"] = to_text(content.arrived)
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
                 began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
@@ -205,6 +209,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
             model=text(fields, "model", ""),
             pinned=bool(optional(fields, "pinned", bool)),
+            arrived=moment(fields, "arrived"),
         )
     if kind == "event":
         return _event(fields, sequence)
@@ -272,4 +277,5 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),
         metadata=optional(fields, "metadata", dict),
+        arrived=moment(fields, "arrived"),
     )
