@@ -24,6 +24,8 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Asked
+from recollect_server.services.external.external import External
+from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
@@ -110,7 +112,8 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     recovered = recover(TranscriptFolder(folder), system_clock, unheard)
     space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
     tiers = Tiers(space, 0)
-    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5))
+    external = External(CommunicationStore(space))
+    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5), external, 8 << 20)
     budget = Budget().settled()
     seen = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):

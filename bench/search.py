@@ -3,7 +3,10 @@
 The baselines run in this process: one OR query of the same words, ranked by BM25; one product of all vectors with the question's.
 The vectors are made up (see `bench.vectors`); the questions are embedded by the model.
 
-`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3] [--words]`
+With `--set`, instead: real dialogue, the first group of a recall set (some 400 messages of LoCoMo), put as a person's history to a
+server that has the embedder on; what a search costs the server's processor, beside the vector of its question alone.
+
+`python -m bench.search [--messages 100000 1000000] [--questions 200] [--rounds 3] [--words] [--set DIR]`
 """
 
 import argparse
@@ -17,15 +20,18 @@ import apsw
 import numpy as np
 from recollect import Client
 from recollect.v1 import recall_service_pb2 as api
+from recollect_server.cli import recall_sets
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.vectors.file import NAME as VECTORS
 from recollect_server.storage.vectors.scan import Scan
 
+from bench.background import processor_seconds
 from bench.calls import Measured, measure
 from bench.corpus import Corpus, write_transcripts
 from bench.figures import Figure, Goal
 from bench.plain import or_query
-from bench.servers import recollect, resident_bytes
+from bench.recall import QUERIES, Service, read_conversations, read_questions
+from bench.servers import embedded, recollect, resident_bytes
 from bench.vectors import made_up, matrix_of, model
 
 SEARCH = "/recollect.v1.RecallService/Search"
@@ -132,6 +138,38 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
     ]
 
 
+def dialogue(folder: Path, labelled: Path, count: int, rounds: int) -> list[Figure]:
+    """Measures searches of real dialogue and prints them."""
+    group, asked = min(read_questions(labelled / QUERIES).items())
+    plans = read_conversations(labelled / recall_sets.FILE, abbreviations=True)[group]
+    questions = [question.query for question in asked[:count]]
+    requests = [[api.SearchRequest(query=question, limit=LIMIT).SerializeToString() for question in questions]]
+    with recollect(folder / group) as (target, process), Client(target) as client:
+        messages = len(Service(client, plans).messages)
+        embedded(folder / group)
+        until_whole(target)
+        measure(target, SEARCH, requests)  # what is imported and cached with the first ones is not counted
+        began = processor_seconds(process)
+        runs = [measure(target, SEARCH, requests) for _ in range(rounds)]
+        used = 1000 * (processor_seconds(process) - began) / (rounds * len(questions))
+    embedder = model()
+    began = time.process_time()
+    for question in questions:
+        embedder.question(question)
+    alone = 1000 * (time.process_time() - began) / len(questions)
+    p50, p99 = (statistics.median(run.milliseconds(share) for run in runs) for share in (0.5, 0.99))
+    print(
+        f"{labelled.name} {group}, {messages} messages: Search p50 {p50:.1f} ms, p99 {p99:.1f} ms; {used:.1f} ms of processor each,"
+        f" of which the question's vector takes {alone:.1f} ms",
+        flush=True,
+    )
+    name = f"Search of {labelled.name}"
+    return [
+        Figure(f"{name}, processor", used, "ms", alone, "the question's vector", used / alone, Goal(12), messages, "messages"),
+        Figure(f"{name}, p50", p50, "ms", at=messages, of="messages"),
+    ]
+
+
 def until_whole(target: str) -> float:
     """Waits until no leg is missing. Returns how many seconds."""
     began = time.perf_counter()
@@ -149,7 +187,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keeps the corpora here, and takes those that are there")
     parser.add_argument("--words", action="store_true", help="searches by words alone")
+    parser.add_argument("--set", type=Path, metavar="DIR", help="real dialogue instead, a folder as bench.recall reads it")
+    parser.add_argument("--groups", nargs="+", metavar="NAME", help=argparse.SUPPRESS)  # the table of all benchmarks names one
     chosen = parser.parse_args(arguments)
+    if chosen.set:
+        with tempfile.TemporaryDirectory() as folder:
+            return dialogue(Path(folder), chosen.set, chosen.questions, chosen.rounds)
     with tempfile.TemporaryDirectory() as folder:
         kept = chosen.folder or Path(folder)
         runs = [run(kept, messages, chosen.questions, chosen.rounds, words=chosen.words) for messages in chosen.messages]

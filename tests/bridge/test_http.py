@@ -58,11 +58,22 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
     assert (ran.returncode, ran.stderr) == (1, f"recollect-mcp: cannot listen on {server.target}: Address already in use\n")
 
 
-def test_a_wrong_address_is_told_at_once() -> None:
-    arguments = [sys.executable, *COMMAND, "--address", "http://127.0.0.1:50051"]
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--address", "http://127.0.0.1:50051"), "argument --address: must be without a scheme"),
+        (("--address", "127.0.0.1:99999"), "argument --address: has the port 99999"),
+        (("--timeout", "1e300"), "argument --timeout: is a number of seconds above 0"),
+        (("--timeout", "soon"), "argument --timeout: "),
+        (("--http", "127.0.0.1:" + "9" * 5000), "--http 127.0.0.1:9"),
+    ],
+)
+def test_a_wrong_flag_is_told_at_once(flags: tuple[str, ...], said: str) -> None:
+    arguments = [sys.executable, *COMMAND, *flags]
     ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment("127.0.0.1:1"))
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "without a scheme" in ran.stderr
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_it_ends_when_its_input_ends(server: Any) -> None:

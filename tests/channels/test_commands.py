@@ -3,6 +3,7 @@
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.commands import HELP, Clear, History, New, Say, SetModel, ShowModel, parse
 
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
@@ -176,12 +177,30 @@ def test_a_command_run_by_a_panel_is_run_once(start_server: Start, reach: Reach)
     assert failure_of(lambda: post.command(first, "/help", request_id="n-1")).reason == "REQUEST_ID_REUSED"
 
 
-def test_a_panel_that_begins_anew_from_an_old_conversation_takes_the_place_of_the_pinned_one(post: Post) -> None:
+def test_a_panel_that_begins_anew_from_an_old_conversation_leaves_the_pinned_one_in_use(post: Post) -> None:
     old = home(post.whatsapp("One"))
     pinned = home(post.whatsapp("/new"))
+    beside = post.command(old, "/new").conversation.id
+    assert [post.get(it).pinned for it in (old, pinned, beside)] == [False, True, False]
+    assert home(post.whatsapp("Two")) == pinned
+
+
+def test_a_panel_that_begins_anew_where_none_is_pinned_pins_the_new_one(post: Post) -> None:
+    old = home(post.whatsapp("One"))
+    post.delete(home(post.whatsapp("/new")))
     newest = post.command(old, "/new").conversation.id
-    assert [post.get(it).pinned for it in (old, pinned, newest)] == [False, False, True]
+    assert post.get(newest).pinned
     assert home(post.whatsapp("Two")) == newest
+
+
+def test_a_panel_that_begins_anew_from_a_thread_that_goes_on_elsewhere_leaves_that_in_use(post: Post) -> None:
+    old = home(post.mail("One", "<1@x>"))
+    in_use = home(post.mail("/new", "<2@x>", "<1@x>"))
+    beside = post.command(old, "/new").conversation.id
+    assert [post.get(it).pinned for it in (old, in_use, beside)] == [False, True, False]
+    assert home(post.mail("Two", "<3@x>", "<1@x>")) == in_use
+    newest = post.command(in_use, "/new").conversation.id
+    assert home(post.mail("Three", "<4@x>", "<1@x>")) == newest
 
 
 def test_a_panel_that_clears_an_old_conversation_leaves_the_pinned_one(post: Post) -> None:
@@ -213,3 +232,24 @@ def test_a_question_without_a_request_id_writes_nothing(server: RunningServer, p
     before = kept_by(post, server)
     assert post.command(first, "/history").reply
     assert kept_by(post, server) == before
+
+
+def test_the_models_that_may_be_chosen_are_named_and_others_refused(start_server: Start, reach: Reach) -> None:
+    post = reach(start_server(models="opus, Sonnet-X, haiku"))
+    assert reply(post.cli("/model")) == (
+        "The model is the default. You can choose opus, Sonnet-X or haiku; /model default takes a choice back."
+    )
+    assert reply(post.cli("/model gpt")) == "There is no model gpt here. You can choose opus, Sonnet-X or haiku."
+    name = home(post.cli("/model sonnet-x"))
+    assert post.get(name).model == "Sonnet-X"
+    assert post.command(name, "/model nothing").reply.startswith("There is no model nothing here")
+    assert post.get(name).model == "Sonnet-X"
+    failure = failure_of(lambda: post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="gpt")))
+    assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("model",))
+    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name, model="OPUS")).conversation.model == "opus"
+    assert post.conversations.SetModel(api.SetModelRequest(conversation_id=name)).conversation.model == ""
+
+
+def test_without_a_list_any_model_may_be_chosen(post: Post) -> None:
+    assert post.get(home(post.cli("/model gpt-oss"))).model == "gpt-oss"
+    assert reply(post.cli("/model")) == "The model is gpt-oss."

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect import Client
+from recollect import Client, StoredInConversation
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
@@ -123,12 +123,32 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
     result = run("import", path, "--target", server.target)
     assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 5)
     assert f"{path}:3: the API takes no automatic title" in result.stderr
-    assert f"{path}:4: the API takes no pin" in result.stderr
+    assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.stderr
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
     assert f"{path}:7: the API takes no suggested split" in result.stderr
     assert f"{path}:8: a line that this version does not know" in result.stderr
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.pinned) == ("", False)
+
+
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcript: Set, bring_in: BringIn, client: Client) -> None:
+    client.channels.add_owner_identity("whatsapp", "491701234567")
+    began = [Began(HOME, "whatsapp", START, ("alex",), Party(contact="491701234567"), pinned=True)]
+    path = write_transcript(HOME, began, [user(1, "a", 1)])
+    assert bring_in(path) == Counts(1, 0, 1, 0, 0)
+    reply = client.channels.receive("whatsapp", "1", "b", sender="+49 170 1234567").outcome
+    assert isinstance(reply, StoredInConversation)
+    assert messages_of(client, reply.conversation.id) == ["a", "b"]
+    assert bring_in(path) == Counts(0, 1, 0, 1, 0)
+
+    other = "conv-01HQ0000000000000000000001"
+    began = [Began(other, "whatsapp", START, ("alex",), Party(contact="491701234567"), pinned=True)]
+    path = write_transcript(other, began, [user(1, "older", 1)])
+    assert bring_in(path) == Counts(1, 0, 1, 0, 0)  # the one in use keeps its place
+    assert bring_in(path) == Counts(0, 1, 0, 1, 0)
+    again = client.channels.receive("whatsapp", "2", "c", sender="491701234567").outcome
+    assert isinstance(again, StoredInConversation)
+    assert again.conversation.id == reply.conversation.id
 
 
 def test_damaged_and_torn_lines_are_named_and_the_rest_arrives(write_transcript: Set, server: Any, client: Client) -> None:

@@ -4,9 +4,71 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import click
 import grpc
+import pytest
+from recollect._shared.channel import ADDRESS
+from recollect.cli.group import commands as client_commands
+from recollect_server.cli import commands, remote
 
 from tests.cli.conftest import run, set_line, talk
+from tests.conftest import RunningServer
+
+NOBODY = "127.0.0.1:1"
+DIALLING = {"import", "export", "health"}
+"""The commands of `recollect-server` that call a running server."""
+
+
+def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> None:
+    groups: list[click.Group] = [client_commands]
+    while groups:
+        for command in groups.pop().commands.values():
+            if isinstance(command, click.Group):
+                groups.append(command)
+            else:
+                shown = [opt for it in command.params if not getattr(it, "hidden", False) for opt in it.opts]
+                assert "--address" in shown, command.name
+    for name, command in commands.commands.items():
+        shown = [opt for it in command.params if not getattr(it, "hidden", False) for opt in it.opts]
+        assert ("--address" in shown) == (name in DIALLING), name
+        assert "--target" not in shown
+    assert remote.ADDRESS == ADDRESS
+
+
+def test_the_address_is_a_flag_or_stands_in_the_environment(server: RunningServer, tmp_path: Path) -> None:
+    ways: list[tuple[list[str], dict[str, str | None]]] = [
+        (["--address", server.target], {ADDRESS: NOBODY, "RECOLLECT_LISTEN": NOBODY}),
+        (["--target", server.target], {ADDRESS: NOBODY}),  # its former name
+        ([], {ADDRESS: server.target, "RECOLLECT_LISTEN": NOBODY}),
+        ([], {ADDRESS: "", "RECOLLECT_LISTEN": server.target}),
+    ]
+    for number, (flags, environment) in enumerate(ways):
+        result = run("export", tmp_path / str(number), *flags, env=environment)
+        assert result.exit_code == 0, result.output
+        if "--target" not in flags:
+            result = run("health", *flags, env=environment)
+            assert (result.exit_code, result.output) == (0, "SERVING\n")
+
+
+def test_what_is_said_on_the_command_line_goes_before_the_environment(server: RunningServer, tmp_path: Path) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text(f"listen: {server.target}\n")
+    for arguments in (["export", tmp_path / "out", "--config", config], ["health", "--config", config]):
+        assert run(*arguments, env={ADDRESS: NOBODY}).exit_code == 0
+    assert run("health", "--listen", server.target, env={ADDRESS: NOBODY}).output == "SERVING\n"
+
+
+@pytest.mark.parametrize("command", ["export", "health"])
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"])
+def test_an_address_that_is_none_is_refused_by_name(command: str, address: str, tmp_path: Path) -> None:
+    arguments = [tmp_path / "out"] if command == "export" else []
+    for result, code, named in (
+        (run(command, *arguments, "--address", address), 2, "'--address': "),
+        (run(command, *arguments, env={ADDRESS: address}), 1, f"{ADDRESS}: "),
+    ):
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert named in result.stderr
+        assert "127.0.0.1:50051" in result.stderr  # how one looks
 
 
 def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Callable[..., Path]) -> None:

@@ -53,6 +53,30 @@ def test_a_folder_without_data_is_named_and_not_made(command: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_two_folders_put_together_are_sound_where_their_request_ids_overlap(
+    server: RunningServer, start_server: Start, connect: Connect, tmp_path: Path, rebuilt: bool
+) -> None:
+    other = start_server(data_dir=tmp_path / "other")
+    ids = []
+    for each in (server, other):
+        service = connect(each)
+        ids.append(service.create(request_id="same-create").id)
+        service.append(ids[-1], user(f"words {len(ids)}"), request_id="same-append")
+        each.stop()
+    shutil.copy(transcript(other, ids[1]), transcript(server, ids[1]))
+    if rebuilt:
+        assert on(server, "rebuild").exit_code == 0
+    again = start_server()
+    service = connect(again)
+    assert [service.load(name).messages[0].content for name in ids] == ["words 1", "words 2"]
+    again.stop()
+    result = on(server, "verify")
+    assert (result.exit_code, result.stdout) == (0, "2 conversations, 2 messages, 0 problems\n")
+    sql(server, "DELETE FROM requests")  # now no transcript answers for them
+    assert "the index does not know 2 of its requests" in on(server, "verify").stdout
+
+
 INDEX_DAMAGES = {
     "UPDATE messages SET time = time + 1 WHERE id = (SELECT max(id) FROM messages)": "stands in the index otherwise",
     "UPDATE messages SET offset = offset + 1 WHERE id = (SELECT max(id) FROM messages)": "stands in the index otherwise",

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import recollect
@@ -102,12 +103,87 @@ async def test_a_unix_socket_is_a_target_of_the_async_client(scripted: Scripted,
     assert scripted.methods == ["Get"]
 
 
-@pytest.mark.parametrize("target", ["", " 127.0.0.1:1", "http://127.0.0.1:50051", "grpc://localhost:1"])
-def test_a_target_that_is_no_address_is_refused(target: str) -> None:
-    with pytest.raises(recollect.InvalidArgument, match=r"127\.0\.0\.1:50051"):
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("", "is empty"),
+        (" 127.0.0.1:1", "no address has"),
+        ("127.0.0.1:1\n", "no address has"),
+        ("local\0host:1", "no address has"),
+        ("\udcff:1", "no address has"),
+        ("two words:1", "cannot be read"),
+        ("http://127.0.0.1:50051", "without a scheme"),
+        ("grpc://localhost:1", "without a scheme"),
+        ("127.0.0.1:99999", "99999"),
+        ("127.0.0.1:65536", "65536"),
+        ("127.0.0.1:0", "1 to 65535"),
+        ("127.0.0.1:-1", "-1"),
+        ("127.0.0.1:" + "9" * 5000, "1 to 65535"),
+        ("127.0.0.1:port", "port"),
+        ("127.0.0.1:", "1 to 65535"),
+        ("127.0.0.1", "no port"),
+        ("localhost", "no port"),
+        ("50051", "no port"),
+        (":50051", "no host"),
+        ("::1", "brackets"),
+        ("[::1]", "no port"),
+        ("[::1]:99999", "99999"),
+        ("dns:///127.0.0.1:70000", "70000"),
+        ("dns:localhost", "no port"),
+        ("ipv4:127.0.0.1:1,127.0.0.1:99999", "99999"),
+        ("unix:", "no path"),
+        ("unix://relative", "begins with /"),
+        ("unix:/" + "x" * 107, "too long"),
+        (50051, "not text"),
+        (None, "not text"),
+    ],
+)
+def test_a_target_that_is_no_address_is_refused(target: Any, problem: str) -> None:
+    with pytest.raises(recollect.InvalidArgument, match=r"127\.0\.0\.1:50051") as caught:
         recollect.Client(target)
+    assert problem in str(caught.value)
+    assert (caught.value.violations[0].field, len(str(caught.value)) < 400) == ("target", True)
     with pytest.raises(recollect.InvalidArgument):
         recollect.AsyncClient(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "127.0.0.1:1",
+        "localhost:65535",
+        "recollect.default.svc:50051",
+        "[::1]:50051",
+        "[fe80::1%eth0]:50051",
+        "unix:socket",
+        "unix:/tmp/my folder/socket",
+        "unix:///tmp/socket",
+        "unix-abstract:name",
+        "dns:localhost:50051",
+        "dns://192.0.2.1/localhost:50051",
+        "ipv4:127.0.0.1:1,127.0.0.1:2",
+        "ipv6:[::1]:50051",
+        "dns:50051",  # a host of that name
+    ],
+)
+def test_every_form_of_address_that_grpc_knows_is_a_target(target: str) -> None:
+    with recollect.Client(target) as client:
+        assert target in repr(client)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 1e9, 1e10, float("inf"), float("nan"), "5", None])
+def test_a_timeout_that_no_clock_can_measure_is_refused(scripted: Scripted, timeout: Any) -> None:
+    with pytest.raises(recollect.InvalidArgument) as caught:
+        recollect.Client(scripted.target, timeout=timeout)
+    assert caught.value.violations[0].field == "timeout"
+
+
+async def test_the_longest_timeout_waits_for_the_answer(scripted: Scripted) -> None:
+    with recollect.Client(scripted.target, timeout=100_000_000) as client:
+        client.conversations.get(CONVERSATION)
+    async with recollect.AsyncClient(scripted.target, timeout=100_000_000) as another:
+        await another.conversations.get(CONVERSATION)
+    assert scripted.methods == ["Get", "Get"]
 
 
 def test_the_token_goes_with_every_call(scripted: Scripted) -> None:

@@ -82,7 +82,7 @@ async def test_the_async_watch_does_the_same_across_a_restart(start_server: Star
             await another.conversations.append_turn(conversation.id, [Message.user("Two")])
         update: Any = await waiting
         assert update.kind.messages[0].content == "Two"
-        watch.close()
+        await watch.close()
         assert [it async for it in watch] == []
 
 
@@ -128,9 +128,9 @@ def test_a_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer, 
     client.close()
 
 
-async def test_an_async_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer) -> None:
-    for close_client in (False, True):
-        client = AsyncClient(server.target)
+@pytest.mark.parametrize("close", ["client", "watch", "watch without await"])
+async def test_an_async_watch_ends_when_it_is_closed_or_its_client_is(server: RunningServer, close: str) -> None:
+    async with AsyncClient(server.target) as client:
         watch = client.conversations.watch()
         await anext(watch)
         await anext(watch)
@@ -140,12 +140,10 @@ async def test_an_async_watch_ends_when_it_is_closed_or_its_client_is(server: Ru
 
         waiting = asyncio.create_task(rest())
         await asyncio.sleep(0)
-        if close_client:
-            await client.close()
-        else:
-            watch.close()
+        closing = client.close() if close == "client" else watch.close()
+        if close != "watch without await":
+            await closing
         assert await asyncio.wait_for(waiting, 30) == []
-        await client.close()
 
 
 def test_what_connecting_again_does_not_mend_is_raised(client: Client) -> None:

@@ -1,6 +1,7 @@
 """What the tests of the command `recollect` share: it is run as a program, into a pipe or on a terminal."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from recollect import Client, Conversation, Message
+from recollect.cli.group import run
 
 COMMAND = (sys.executable, "-m", "recollect.cli.main")
 TIMEOUT = 60
@@ -100,6 +102,42 @@ class Recollect:
                 process.kill()
 
 
+class _Stream(io.TextIOWrapper):
+    """A standard stream in memory, which says whether it is a terminal."""
+
+    def __init__(self, content: bytes = b"", *, is_terminal: bool) -> None:
+        super().__init__(io.BytesIO(content), encoding="utf-8")
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def text(self) -> str:
+        self.flush()
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode()
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Runs `recollect` in this process, which takes a tenth of the time that a program takes to start."""
+
+    address: str
+    patch: pytest.MonkeyPatch
+
+    def __call__(self, *arguments: str, stdin: str = "", on_terminal: bool = False) -> Ran:
+        """With streams of its own. On a terminal it prints for people, and may ask: `stdin` is what is typed."""
+        streams = [_Stream(stdin.encode(), is_terminal=on_terminal), *(_Stream(is_terminal=on_terminal) for _ in range(2))]
+        with self.patch.context() as patch:
+            for name, value in environment(self.address, COLUMNS="160", NO_COLOR="1", TERM="dumb").items():
+                patch.setenv(name, value)
+            for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            code = run(list(arguments))
+        return Ran(code, streams[1].text(), streams[2].text())
+
+
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
@@ -111,6 +149,12 @@ def _read(terminal: int) -> bytes:
 def recollect(server: Any) -> Recollect:
     """The command, for the server of the test."""
     return Recollect(server.target)
+
+
+@pytest.fixture
+def inside(no_log: None, server: Any, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """The command, for the server of the test, in this process."""
+    return Inside(server.target, monkeypatch)
 
 
 @pytest.fixture

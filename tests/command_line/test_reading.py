@@ -179,3 +179,11 @@ def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talke
     assert {name: it["messages"] for name, it in figures["channels"].items()} == {"web": 6, "cli": 6}
     assert recollect("stats", "--channel", "none").lines[0]["conversations"] == 0
     assert "tokens in" in recollect.on_terminal("stats").out
+
+
+def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked) -> None:
+    talked(1)
+    [figures] = recollect("stats").lines
+    for counts in (figures, figures["channels"]["web"]):
+        assert {name: value for name, value in counts.items() if isinstance(value, bool)} == {}
+        assert (counts["untitled"], counts["namedByHand"]) == (1, 0)

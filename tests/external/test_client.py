@@ -9,13 +9,19 @@ from recollect import (
     CommunicationList,
     CommunicationMessage,
     Direction,
+    EmailOrigin,
     ErrorReason,
     FailedPrecondition,
     InvalidArgument,
+    Message,
     NotFound,
+    Party,
     PermissionDenied,
+    ReceivedExternal,
     RetryPolicy,
+    StoredInConversation,
     Trust,
+    WhatsappOrigin,
 )
 
 from tests.conftest import Start
@@ -111,3 +117,37 @@ async def test_the_async_panel_does_the_same_across_a_restart(start_server: Star
         assert [it.message_count async for it in client.external.list_communications()] == [2]
         assert [it.answer async for it in client.external.list_escalations()] == [""]
         watch.close()
+
+
+def test_a_gateway_keeps_names_and_headers_and_acknowledges(client: Client) -> None:
+    origin = EmailOrigin(message_id="<2@x>", in_reply_to="<1@x>", references=("<1@x>",), subject="Zoo")
+    received = client.channels.receive("email", "1", "The wombat is loose.", sender='"Hanan" <h@x.org>', origin=origin)
+    outcome = received.outcome
+    assert isinstance(outcome, ReceivedExternal)
+    headers = outcome.message.email
+    assert headers is not None
+    assert (headers.message_id, headers.in_reply_to, headers.references, headers.subject) == ("2@x", "1@x", ("1@x",), "Zoo")
+    assert (outcome.message.sender_name, outcome.communication.party_name, outcome.communication.subject) == (
+        "Hanan",
+        "Hanan",
+        "Zoo",
+    )
+    reply = client.external.record_reply(outcome.communication.id, outcome.acknowledgement)
+    assert (reply.message.acknowledgement, reply.communication.acknowledged) == (True, True)
+    found = client.external.search_communications("wombats", channel="email", party="H@x.org", trust=Trust.UNTRUSTED, limit=5)
+    assert ([it.communication.id for it in found], len(found), found.total_matches) == ([outcome.communication.id], 1, 1)
+    known = client.external.register_contact("email", "h@x.org", scopes=["zoo"])
+    assert (known.id, known.trust, known.scopes) == (outcome.communication.id, Trust.KNOWN, ("zoo",))
+
+
+def test_an_agent_writes_first_and_sees_its_group(client: Client) -> None:
+    client.channels.add_owner_identity("whatsapp", "1")
+    group = WhatsappOrigin(group_id="9@g.us")
+    begun = client.conversations.create("whatsapp", party=Party(group_id="9@g.us"), pinned=True)
+    client.conversations.append_turn(begun.id, [Message.assistant("Dinner?")])
+    reply = client.channels.receive("whatsapp", "1", "Yes", sender="1", sender_name="Alex", origin=group).outcome
+    assert isinstance(reply, StoredInConversation)
+    assert (reply.conversation.id, reply.messages[0].sender_name) == (begun.id, "Alex")
+    client.channels.receive("whatsapp", "2", "Me too!", sender="2", sender_name="Sam", origin=group)
+    (other,) = client.recall.build_context(begun.id, include_group=True).group
+    assert (other.party, other.trust, other.message.text, other.message.group_id) == ("2", Trust.UNTRUSTED, "Me too!", "9@g.us")

@@ -40,7 +40,7 @@ def check(life: Path) -> None:
     external = External(CommunicationStore(Space(folder, writer, index, system_clock)))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
-        kept = {it.party: external.history(it.id, 100, None).messages[::-1] for it in communications}
+        kept = {it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1] for it in communications}
         assert len(communications) == len(kept)  # one for each party
         for party in ("ann", "bob"):
             there = [it.provider_message_id for it in kept.get(party, []) if it.direction is Direction.INBOUND]

@@ -208,11 +208,11 @@ def test_another_model_takes_over_when_everything_is_worked_out_for_it(
     (weights / SUMS).write_text("".join(f"{digest}  {TOKENIZER}\n" if TOKENIZER in line else f"{line}\n" for line in lines))
     again = start_server(embedder="onnx", embedding_model=str(weights))
     changed = connect(again)
+    connection = apsw.Connection(str(again.folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    until(lambda: connection.execute("SELECT folder FROM models").fetchall() == [(str(weights),)])
     until_embedded(changed, again)
     assert changed.found(QUESTION) == [kyoto]
     again.stop()
-    connection = apsw.Connection(str(again.folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
-    assert connection.execute("SELECT folder FROM models").fetchall() == [(str(weights),)]
     connection.close()
 
 

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
+from recollect_server.domain.conversation import opening_of
+from recollect_server.domain.snippets import LENGTH, passage_at
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
@@ -102,22 +106,52 @@ def test_every_filter_holds_for_what_is_found_by_meaning(service: Service, clock
         assert answer.total_matches == len(expected), filters
 
 
-def test_of_a_long_message_without_the_words_the_nearest_sentence_is_shown(service: Service) -> None:
-    long = service.told(
+def test_of_a_long_message_without_the_words_the_part_nearest_in_meaning_is_shown(service: Service) -> None:
+    filler = "The quarterly figures were discussed at length and written down in the table. " * 60
+    music = "My violin and my cello both need new strings before the concert, and the bow wants rosin. " * 30
+    long = service.told(f"{filler}{music}{filler}")
+    answer = settled(service, "repairing instruments for an orchestra", [long])
+    assert answer.results[0].snippet.startswith("…My violin and my cello both need new strings before the concert")
+    assert answer.hits[0].snippet == answer.results[0].snippet
+    short = service.told(f"Thanks for the long call today. {music[:200]}")
+    until(lambda: {*service.found("repairing instruments for an orchestra")} == {short, long})
+    snippets = {
+        result.conversation_id: result.snippet for result in service.search("repairing instruments for an orchestra").results
+    }
+    assert snippets[short].startswith("Thanks for the long call today.")
+
+
+def test_a_search_runs_the_model_once_whatever_it_shows(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
         "Thanks for the long call today. I wrote down what we said about the weekend and will send it around. "
         "My violin and my cello both need new strings before the concert. Please also remember to bring the blue folder "
         "that you left on the kitchen table, because Martin asked for it twice already."
     )
-    answer = settled(service, "repairing musical instruments", [long])
-    assert answer.results[0].snippet == "…My violin and my cello both need new strings before the concert.…"
-    assert answer.hits[0].snippet == answer.results[0].snippet
+    told = {service.told(f"{number}. {text}") for number in range(5)}
+    until(lambda: {*service.found("repairing musical instruments")} == told)
+    ran: list[int] = []
+    run = Embedder._run
+
+    def counted(embedder: Embedder, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+        ran.append(len(ids))
+        return run(embedder, ids, mask)
+
+    monkeypatch.setattr(Embedder, "_run", counted)
+    hits = service.search("repairing some musical instruments").hits
+    assert [hit.snippet[3:9] for hit in hits] == ["Thanks"] * 5
+    assert ran == [1]
 
 
-def test_a_sentence_of_a_script_without_spaces_is_shown(service: Service) -> None:
-    first, second = "今日は長い電話をありがとうございました！" * 8, "バイオリンとチェロの弦を張り替えます。" * 2
-    long = service.told(f"{first}{second}その後で夕食を作ります。" + "青いフォルダーを忘れないでください。" * 4)
-    snippet = settled(service, "violin strings", [long]).hits[0].snippet
-    assert len(snippet) < len("今日は長い電話をありがとうございました！") + 2
+@pytest.mark.parametrize("sentence", ["今日は長い電話をありがとうございました！", "What a long call we had today! "])
+def test_the_part_of_a_long_text_begins_where_a_sentence_does(sentence: str) -> None:
+    text = sentence * 100
+    for position in range(len(text) // 2, len(text) // 2 + 2 * len(sentence), 3):
+        part = passage_at(text, position)
+        assert part.startswith(f"…{sentence.strip()}"), part
+        assert len(part) <= LENGTH + 1
+    assert passage_at(text, 0) == opening_of(text)
+    assert passage_at("short", 4) == "short"
+    assert passage_at("x" * 1000, 500) == "…" + "x" * (LENGTH - 1) + "…"
 
 
 def test_no_part_of_a_message_of_a_thousand_words_is_lost(service: Service) -> None:

@@ -23,9 +23,10 @@ from recollect_server.domain.conversation import (
     fold,
     opening_of,
 )
+from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
-from recollect_server.domain.snippets import END, LENGTH, START, snippet
+from recollect_server.domain.snippets import END, LENGTH, START, Passages, plain
 from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
@@ -134,8 +135,9 @@ def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_t
 @settings(max_examples=500)
 def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> None:
     messages = [(number, size) for number, turn in enumerate(turns, start=1) for size in turn]
-    offered = ((number, size, (number, size)) for number, size in reversed(messages))
-    chosen = newest_turns(offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens)
+    offered = ((number, size, 1, (number, size)) for number, size in reversed(messages))
+    chosen, cut = newest_turns(offered, after_turn=after, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
+    assert not cut
     assert chosen == naive_newest_turns(turns, after, max_turns, max_tokens)
 
 
@@ -146,11 +148,31 @@ def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[
     seen: list[tuple[int, int]] = []
     before = len(turns) + 1
     while before > 1:
-        offered = ((n, turns[n - 1][place], (n, place)) for n, place in reversed(messages) if n < before)
-        page = newest_turns(offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens)
+        offered = ((n, turns[n - 1][place], 1, (n, place)) for n, place in reversed(messages) if n < before)
+        page, cut = newest_turns(offered, after_turn=0, max_turns=max_turns, max_tokens=max_tokens, max_bytes=1000)
         assert page
+        assert not cut
         seen = page + seen
         before = page[0][0]
+    assert seen == messages
+
+
+@given(TURNS.filter(bool), st.integers(1, 120))
+@settings(max_examples=300)
+def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larger_is_cut(
+    turns: list[list[int]], max_bytes: int
+) -> None:
+    """Whoever asks for what is before the first message of each page sees every message."""
+    messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
+    seen: list[tuple[int, int]] = []
+    while rest := messages[: len(messages) - len(seen)]:
+        offered = ((n, 1, turns[n - 1][place], (n, place)) for n, place in reversed(rest))
+        page, cut = newest_turns(offered, after_turn=0, max_turns=1000, max_tokens=1000, max_bytes=max_bytes)
+        sizes = [turns[n - 1][place] for n, place in page]
+        assert sum(sizes) <= max_bytes or len(page) == 1
+        assert cut == (page[0][1] > 0)
+        assert not cut or len({number for number, _ in page}) == 1
+        seen = page + seen
     assert seen == messages
 
 
@@ -292,10 +314,12 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
     connection = apsw.Connection(":memory:")
     stems = {stem for _, _, stem in tokens(connection, segment(query).encode())}
     prefixes = {character for character in query if UNSPACED_RUN.match(character)} if len(query) == 1 else set()
-    found = snippet(text, tokens(connection, text.encode()), stems, prefixes)
+    passages = Passages(stems, prefixes, lambda part: tokens(connection, part.encode()), UNLIMITED)
+    passage = passages.best(text)
+    found = passage.rendered(text) if passage else opening_of(plain(text))
     connection.close()
     assert [mark for mark in found if mark in (START, END)] == [START, END] * found.count(START)
-    plain = found.replace(START, "").replace(END, "").strip("…")
+    shown = plain(found).strip("…")
     whole = " ".join(text.replace(START, "").replace(END, "").split())
-    assert " ".join(plain.split()) in whole
-    assert len(plain) <= LENGTH + 20
+    assert " ".join(shown.split()) in whole
+    assert len(shown) <= LENGTH + 20

@@ -117,6 +117,13 @@ def test_a_socket_in_a_folder_that_is_not_there(start_server: Start, tmp_path: P
     )
 
 
+def test_a_socket_in_a_folder_without_permission(start_server: Start, sealed: Path) -> None:
+    listen = f"unix:{sealed / 'socket'}"
+    with as_anybody():
+        sentence = said(CannotListen, lambda: start_server(listen=listen, data_dir=sealed.parent / "data"))
+    assert sentence == f"cannot listen on {listen}: this user may not write in {sealed}: name another path with --listen"
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

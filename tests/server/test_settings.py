@@ -1,5 +1,9 @@
 """Settings: where each comes from, and what is refused by its name."""
 
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,6 +11,9 @@ from recollect_server.settings import Settings, WrongSettings
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, failure_of
+from tests.streaming.conftest import Subscriber, subscribe, watched
+
+__all__ = ["subscribe", "watched"]
 
 
 @pytest.mark.parametrize(
@@ -30,12 +37,27 @@ def test_an_address_that_is_not_this_machines_own_is_refused(start_server: Start
         ("max_working_turns", 1001), ("max_working_tokens", -1), ("max_message_bytes", 10), ("max_batch_bytes", "much"),
         ("threads", 0), ("reflection", "perhaps"), ("shutdown_grace", "10"), ("shutdown_grace", "10 s"), ("shutdown_grace", "-1s"),
         ("shutdown_grace", "1y"), ("shutdown_grace", "9" * 400 + "d"), ("log_level", "loud"),
-        ("log_format", "xml"), ("durabilty", "fsync"),
+        ("log_format", "xml"), ("durabilty", "fsync"), ("heartbeat", "0s"), ("heartbeat", "49ms"), ("heartbeat", timedelta()),
+        ("sweep_interval", "0s"), ("sweep_interval", "999ms"), ("shutdown_grace", "25h"), ("shutdown_grace", "300000d"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> None:
     with pytest.raises(WrongSettings, match=rf"^{name}: "):
         Settings.load(None, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("heartbeat", "0s", "heartbeat: must be 50ms or longer (it is '0s')"),
+        ("sweep_interval", "0s", "sweep_interval: must be 1s or longer (it is '0s')"),
+        ("shutdown_grace", "25h", "shutdown_grace: must be 1d or shorter (it is '25h')"),
+    ],
+)
+def test_a_duration_that_no_thread_could_keep_to_is_refused_with_its_bound(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(WrongSettings) as refused:
+        Settings.load(None, {name: value})
+    assert str(refused.value) == sentence
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:
@@ -64,13 +86,57 @@ def test_a_misspelt_name_in_the_environment_is_refused(monkeypatch: pytest.Monke
         Settings.load(None, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RECOLLECT_QUOKKA", "1"),
+        ("RECOLLECT_", "1"),
+        ("RECOLLECT_WATERMELONS", "1"),
+        ("RECOLLECT_PORT", "50052"),  # a person's, not Kubernetes'
+        ("RECOLLECT_GRPC_PORT", "50052"),
+        ("RECOLLECT_TARGET", "127.0.0.1:1"),
+        ("recollect_quokka", ""),
+    ],
+)
+def test_a_name_in_the_environment_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(WrongSettings, match=f"^{name}: there is no such setting: unset it"):
+        Settings.load(None, {})
+
+
+KUBERNETES = {
+    "SERVICE_HOST": "10.96.0.17",
+    "SERVICE_PORT": "50051",
+    "SERVICE_PORT_GRPC": "50051",
+    "PORT": "tcp://10.96.0.17:50051",
+    "PORT_50051_TCP": "tcp://10.96.0.17:50051",
+    "PORT_50051_TCP_PROTO": "tcp",
+    "PORT_50051_TCP_PORT": "50051",
+    "PORT_50051_TCP_ADDR": "10.96.0.17",
+    "PORT_53_UDP_ADDR": "10.96.0.17",
+}
+"""What a pod is given for a service, after the service's name."""
+
+
 def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = ["ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"]  # the client's, and the tests'
-    kubernetes = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT", "PORT_50051_TCP", "PORT_50051_TCP_ADDR"]
-    for name in [*ours, *kubernetes]:
+    for name in ("ADDRESS", "MODEL", "CONVERSATION_ID", "KILL_AT"):  # the client's, and the tests'
         monkeypatch.setenv(f"RECOLLECT_{name}", "1")
+    for service in ("RECOLLECT", "RECOLLECT_BACKUP"):
+        for name, value in KUBERNETES.items():
+            monkeypatch.setenv(f"{service}_{name}", value)
+    monkeypatch.setenv("RECOLLECTION", "1")
     monkeypatch.setenv("recollect_threads", "7")
     assert Settings.load(None, {}).threads == 7
+
+
+def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    sources = [*root.glob("client/src/**/*.py"), *root.glob("server/src/**/*.py"), *root.glob("*.md"), *root.glob("*/*.md")]
+    names = {name for source in sources for name in re.findall(r"\bRECOLLECT_[A-Z_]*[A-Z]\b", source.read_text())}
+    assert {"RECOLLECT_ADDRESS", "RECOLLECT_KILL_AT", "RECOLLECT_THREADS"} <= names
+    for name in names - {f"RECOLLECT_{setting.upper()}" for setting in Settings.model_fields}:
+        monkeypatch.setenv(name, "1")
+    Settings.load(None, {})
 
 
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
@@ -106,6 +172,21 @@ def test_spaces_never_meet(start_server: Start, connect: Connect) -> None:
     assert service.found("zebra") == []
     assert failure_of(lambda: service.get(conversation_id)).reason == "CONVERSATION_NOT_FOUND"
     assert {path.name for path in second.data_dir.iterdir() if path.is_dir()} == {"ana", "bo"}
+
+
+def test_a_server_whose_durations_are_as_short_as_is_allowed_is_idle(
+    start_server: Start, connect: Connect, subscribe: Callable[..., Subscriber]
+) -> None:
+    none = dict.fromkeys(("update_retention", "draft_timeout", "idle_timeout", "warm_for"), "0s")
+    server = start_server(**none, heartbeat="50ms", sweep_interval="1s", abbreviator="extractive", shutdown_grace="0s")
+    assert connect(server).told("zebra")
+    watching = subscribe(server.target).ready()
+    watching.until_count("heartbeat", 1)
+    began, used = time.monotonic(), time.process_time()
+    watching.until_count("heartbeat", 21)
+    # A thread that spins takes all of a processor, or all that the machine leaves it.
+    assert time.process_time() - used < 0.5 * (time.monotonic() - began)
+    watching.drop()
 
 
 def test_without_fsync_everything_else_is_the_same(start_server: Start, connect: Connect) -> None:

@@ -45,9 +45,10 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
-from recollect_server.storage.transcript.files import TranscriptFolder, make_folder
+from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
 from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
 from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversation_service import ConversationHandlers
@@ -89,7 +90,7 @@ class FolderLock:
         """Takes the lock. Raises CannotStart if another process has it, or the folder cannot be written."""
         try:
             make_folder(data_dir)
-            self._handle = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = open_transcript(data_dir / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise _cannot_use(data_dir, error) from error
         try:
@@ -147,11 +148,11 @@ def start(
             space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close, space.write_held, IndexKeeper(space).stop)
+        stops += (space.close_index, writer.close, IndexKeeper(space).stop)
         communications = CommunicationStore(space)
-        external = External(communications)
+        external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
-        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens)
+        working_limits = WorkingLimits(settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes)
         live = LiveUpdates(
             space,
             working_limits,
@@ -172,7 +173,7 @@ def start(
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         choosing = Choosing(weights, settings.context_conversation_share)
-        builder = ContextBuilder(space, meaning, anchors, tiers, choosing)
+        builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
@@ -180,8 +181,10 @@ def start(
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
-        receiving = Receiving(space, identities, Commands(space, conversations), flood, external)
+        receiving = Receiving(space, identities, Commands(space, conversations, settings.model_names), flood, external)
         limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+        answers = Answers(settings.max_answer_bytes)
+        recall = Recall(space, meaning, tiers, identities)
         server = Server(
             {
                 "ConversationService": ConversationHandlers(
@@ -190,20 +193,27 @@ def start(
                     live,
                     streams,
                     limits,
+                    answers,
                     clock,
+                    settings.model_names,
                 ),
-                "RecallService": RecallHandlers(Recall(space, meaning, tiers, identities), anchors, builder, tiers),
+                "RecallService": RecallHandlers(recall, anchors, builder, tiers, answers, settings.search_timeout.total_seconds()),
                 "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-                "ExternalCommunicationService": ExternalCommunicationHandlers(external, live_communications, streams, limits),
+                "ExternalCommunicationService": ExternalCommunicationHandlers(
+                    external, live_communications, streams, limits, answers, settings.search_timeout.total_seconds()
+                ),
             },
             ServerOptions(
                 listen=settings.listen,
                 threads=settings.threads,
                 write_threads=settings.write_threads,
+                search_threads=settings.search_threads,
                 # Larger than what is allowed, so that what is a little too large is refused with the field's name.
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
+                max_watches=settings.max_subscribers,
             ),
+            degraded={"RecallService": recall.degraded},
         )
         if meaning.on:
             workers = Workers(settings.embedding_threads)
@@ -215,9 +225,11 @@ def start(
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
             log.info("notes_are_taken", by=model.name)
+        stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
+        stops.append(server.leave)
     except BaseException:
         for stop in reversed(stops):
             stop()

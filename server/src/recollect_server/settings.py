@@ -18,8 +18,16 @@ from pydantic_settings import (
 )
 
 _PREFIX = "RECOLLECT_"  # of each setting in the environment
+_OTHERS = {"ADDRESS", "CONVERSATION_ID", "MODEL", "KILL_AT"}
+"""Names after the prefix that are no settings: the client's commands read or set the first three, tests the last."""
+_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)", re.ASCII)
+"""Names that Kubernetes gives to the containers of a pod for each service called `recollect` or `recollect-…`."""
+_KUBERNETES_PORT = re.compile(r"(\w+_)?PORT", re.ASCII)
+_KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
+"""The value of such a `…_PORT`: a number is a person's, who means it as a setting."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 _LOOPBACK = re.compile(r"(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]):(\d{1,5})")
 
 
@@ -61,6 +69,45 @@ def _listen(value: str) -> str:
     return value
 
 
+def _at_least(least: timedelta) -> AfterValidator:
+    """Refuse a duration that is shorter: it would keep a thread at work all the time."""
+
+    def check(value: timedelta) -> timedelta:
+        if value < least:
+            raise ValueError(f"must be {duration_text(least)} or longer")
+        return value
+
+    return AfterValidator(check)
+
+
+def _at_most(most: timedelta) -> AfterValidator:
+    """Refuse a duration that is longer: no thread can wait for that long."""
+
+    def check(value: timedelta) -> timedelta:
+        if value > most:
+            raise ValueError(f"must be {duration_text(most)} or shorter")
+        return value
+
+    return AfterValidator(check)
+
+
+def _names(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _models(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if wrong := [name for name in names if not _MODEL.fullmatch(name)]:
+        raise ValueError(f"names no model: {wrong[0]!r} is not one word of at most 128 letters, digits and . _ : / @ + -")
+    return ", ".join(dict.fromkeys(names)) or "any"
+
+
+def _one_line(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("must be one line without space around it")
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -81,14 +128,25 @@ class Settings(BaseSettings):
     max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
     max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
     max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
-    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes")
+    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
+    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes and searches")
     write_threads: int = Field(
         3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
     )
+    search_threads: int = Field(
+        3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
+    )
+    search_timeout: Duration = Field(
+        timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
+    )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
-    max_subscribers: int = Field(5000, ge=1, le=100_000, description="streams of live updates at the same time")
-    heartbeat: Duration = Field(timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor")
+    max_subscribers: int = Field(
+        5000, ge=1, le=100_000, description="streams of live updates at the same time, and watches of health"
+    )
+    heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
+        timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor; 50ms or longer"
+    )
     draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
     embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
     embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
@@ -96,7 +154,9 @@ class Settings(BaseSettings):
     idle_timeout: Duration = Field(
         timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
     )
-    sweep_interval: Duration = Field(timedelta(minutes=5), description="notes that failed are tried again so often")
+    sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+        timedelta(minutes=5), description="notes that failed are tried again so often; 1s or longer"
+    )
     abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
         "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
     )
@@ -113,32 +173,47 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
     )
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
+        "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
+    )
+    acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
+        "Thank you, your message has arrived.",
+        max_length=1000,
+        description="the one reply that an untrusted third party may have before the owner answers; empty: none",
+    )
     sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
     sender_burst: int = Field(20, ge=1, description="how many of them at once")
     reflection: bool = Field(True, description="whether grpcurl may ask what there is")
-    shutdown_grace: Duration = Field(timedelta(seconds=10), description="how long calls under way may take at a stop")
+    shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
+        timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that may be chosen; none: any."""
+        return () if self.models == "any" else tuple(self.models.split(", "))
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
         """The settings in force. Raises WrongSettings, which names each that is wrong."""
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
-        misspelt = _misspelt()
+        unknown = _unknown_names()
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
             lines = [f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {_said(e)}" for e in error.errors()]
-            raise WrongSettings("\n".join(lines + misspelt)) from error
+            raise WrongSettings("\n".join(lines + unknown)) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
         except OSError as error:
             raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
-        if misspelt:
-            raise WrongSettings("\n".join(misspelt))
+        if unknown:
+            raise WrongSettings("\n".join(unknown))
         return settings
 
 
@@ -150,18 +225,25 @@ def _place(error: yaml.YAMLError) -> str:
     return f" in line {mark.line + 1}" if mark else ""
 
 
-def _misspelt() -> list[str]:
-    """What is wrong with names in the environment that are almost a setting's.
-
-    Not all that begin as a setting's are: the client has some, and Kubernetes makes `RECOLLECT_SERVICE_HOST` and its like.
-    """
+def _unknown_names() -> list[str]:
+    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting nor known to be another's."""
     lines = []
-    for name in sorted(it for it in os.environ if it.upper().startswith(_PREFIX)):
-        said = name[len(_PREFIX) :].lower()
-        near = difflib.get_close_matches(said, Settings.model_fields, 1, cutoff=0.8)
-        if near and near != [said]:
-            lines.append(f"{name}: there is no such setting: do you mean {_PREFIX}{near[0].upper()}?")
+    for name, value in sorted(os.environ.items()):
+        if not name.upper().startswith(_PREFIX):
+            continue
+        rest = name[len(_PREFIX) :]
+        if rest.lower() in Settings.model_fields or rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
+            continue
+        near = difflib.get_close_matches(rest.lower(), Settings.model_fields, 1)
+        advice = f"do you mean {_PREFIX}{near[0].upper()}?" if near else "unset it (recollect-server config names all settings)"
+        lines.append(f"{name}: there is no such setting: {advice}")
     return lines
+
+
+def _is_from_kubernetes(rest: str, value: str) -> bool:
+    if _KUBERNETES.fullmatch(rest):
+        return True
+    return _KUBERNETES_PORT.fullmatch(rest) is not None and _KUBERNETES_URL.match(value) is not None
 
 
 def _said(error: Any) -> str:

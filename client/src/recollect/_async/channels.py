@@ -30,20 +30,22 @@ class Channels:
         attachments: Iterable[Attachment] = (),
         time: datetime | None = None,
         origin: calls.Origin | None = None,
+        sender_name: str | None = None,
         timeout: float | None = None,
     ) -> Received:
         """Takes one inbound message, exactly once by its provider's id on the channel, and says what became of it.
 
         An owner's message joins the conversation of the contact, group, thread or session that it came from, or is a
         slash command and answered. Anyone else's is kept apart, as an external communication. A repeat is answered as
-        the first time, whatever else it says.
+        the first time, whatever else it says. `sender_name` is the sender's display name, for people; on e-mail the name in
+        `sender` serves.
 
         >>> origin = EmailOrigin(message_id="<2@mail>", in_reply_to="<1@mail>")
         >>> received = await client.channels.receive("email", "imap-7", "Paid.", sender="a@example.org", origin=origin)
         >>> if isinstance(received.outcome, StoredInConversation):
         ...     print(received.outcome.conversation.id)
         """
-        call = calls.receive(channel, provider_message_id, text, sender, attachments, time, origin)
+        call = calls.receive(channel, provider_message_id, text, sender, attachments, time, origin, sender_name)
         return await self._invoker.run(call, timeout)
 
     async def run_command(

@@ -40,16 +40,18 @@ class Conversations:
         party: Party | None = None,
         model: str | None = None,
         create_time: datetime | None = None,
+        pinned: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Begins a conversation on a channel. Its first message may follow at any time.
 
-        `create_time` is for an import: when it began.
+        `create_time` is for an import: when it began. `pinned` lets an agent write first: what comes in from `party` joins
+        this conversation, and no longer the one that was pinned there.
 
         >>> conversation = await client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, request_id)
+        call = calls.create(channel, participants, party, model, create_time, pinned, request_id)
         return await self._invoker.run(call, timeout)
 
     async def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
@@ -112,17 +114,19 @@ class Conversations:
         max_turns: int | None = None,
         max_tokens: int | None = None,
         before_turn: int | None = None,
+        before_sequence: int | None = None,
         timeout: float | None = None,
     ) -> LoadedConversation:
         """The working context of a conversation, or of the most recent one of `channel`: its newest turns, and a
         summary of what was compressed before them.
 
-        `max_turns` and `max_tokens` bound it; turns are never cut. `before_turn` asks for the turns before that one
-        instead: a page of history.
+        `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one instead: a page of history.
+        Turns are cut only where one alone is larger than an answer may be (a setting of the server, 8 MiB): then
+        `cut_before_sequence` is set, and the rest of the turn comes with it as `before_sequence`.
 
         >>> context = await client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn)
+        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn, before_sequence)
         return await self._invoker.run(call, timeout)
 
     async def append_turn(

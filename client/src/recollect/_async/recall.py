@@ -56,13 +56,17 @@ class Recall:
         conversation_id: str,
         turn_range: TurnRange | tuple[int, int] | None = None,
         *,
+        after_sequence: int | None = None,
         timeout: float | None = None,
     ) -> FetchedContext:
         """The turns around something that was found: those of `turn_range`, both ends included, else the last 10.
 
+        Of very long ones an answer has the first messages, and `has_more`: the rest comes with the same turns and the last
+        `sequence` as `after_sequence`.
+
         >>> context = await client.recall.fetch_context(hit.conversation_id, (hit.turn_number - 1, hit.turn_number + 1))
         """
-        return await self._invoker.run(calls.fetch_context(conversation_id, turn_range), timeout)
+        return await self._invoker.run(calls.fetch_context(conversation_id, turn_range, after_sequence), timeout)
 
     async def recent(
         self,
@@ -88,16 +92,20 @@ class Recall:
         *,
         budget: ContextBudget | int | None = None,
         format: ContextFormat | None = None,  # noqa: A002 - the contract's word
+        include_group: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
         """What an agent's model should see before it answers `message`: the newest turns, earlier ones, what fits from the past.
 
-        A number as `budget` is the total in tokens. `format` says what `rendered` is.
+        A number as `budget` is the total in tokens. `format` says what `rendered` is. `include_group` adds what other members
+        wrote in the conversation's group, marked untrusted.
 
         >>> context = await client.recall.build_context(conversation.id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
         >>> messages = json.loads(context.rendered)
         """
-        return await self._invoker.run(context_calls.build_context(conversation_id, message, budget, format), timeout)
+        return await self._invoker.run(
+            context_calls.build_context(conversation_id, message, budget, format, include_group), timeout
+        )
 
     async def list_anchors(
         self, key: str | None = None, *, include_superseded: bool = False, timeout: float | None = None
@@ -107,7 +115,11 @@ class Recall:
         >>> for anchor in await client.recall.list_anchors():
         ...     print(anchor.key, anchor.value)
         """
-        return await self._invoker.run(context_calls.list_anchors(key, include_superseded), timeout)
+        anchors, token = await self._invoker.run(context_calls.list_anchors(key, include_superseded, ""), timeout)
+        while token:
+            more, token = await self._invoker.run(context_calls.list_anchors(key, include_superseded, token), timeout)
+            anchors += more
+        return anchors
 
     async def set_anchor(
         self,

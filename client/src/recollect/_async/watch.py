@@ -1,6 +1,6 @@
 """`client.conversations.watch` and `client.external.watch`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -8,6 +8,13 @@ from recollect._async.invoker import Invoker, Stream
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
 from recollect.errors import ClientClosed, RecollectError
+
+
+class Done(Awaitable[None]):
+    """An awaitable with nothing left to wait for. Not a coroutine: one that nobody awaits would do nothing, and warn."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
 
 
 class Watch(AsyncIterator[Item]):
@@ -28,14 +35,15 @@ class Watch(AsyncIterator[Item]):
         """The position behind the last update that was yielded: give it to another `watch` to go on there."""
         return self._watching.cursor
 
-    def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Ends the watch; whoever waits for its next update is told that there is none. A second time does nothing.
 
-        >>> watch.close()
+        >>> await watch.close()
         """
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
+        return Done()
 
     def __aiter__(self) -> Self:
         return self
@@ -65,4 +73,4 @@ class Watch(AsyncIterator[Item]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()

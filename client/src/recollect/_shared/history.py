@@ -8,13 +8,15 @@ MAX_TOKENS = 2_000_000  # about 8 MB of text
 
 
 class History:
-    """Reads a conversation from its end to its beginning: ask with `before_turn` and `max_turns` while `more` is true.
+    """Reads a conversation from its end to its beginning: ask with `before_turn`, `before_sequence` and `max_turns` while `more` is
+    true.
 
     Thinking and metadata do not count as tokens, so that a page may be too large to receive: say so with `too_large`.
     """
 
     def __init__(self, conversation: Conversation) -> None:
         self.before_turn = conversation.turn_count + 1
+        self.before_sequence: int | None = None  # within a turn that is larger than an answer may be
         self.max_turns = MAX_TURNS
         self.more = conversation.message_count > 0
         self.damaged_lines = 0
@@ -23,12 +25,16 @@ class History:
     def received(self, page: LoadedConversation) -> None:
         """One page."""
         self.damaged_lines += page.damaged_lines
-        if page.messages:
+        self.before_sequence = page.cut_before_sequence or None
+        if page.cut_before_sequence:
+            self._pages.append(page.messages)
+            self.before_turn = page.messages[0].turn_number + 1
+        elif page.messages:
             self._pages.append(page.messages)
             self.before_turn = page.messages[0].turn_number
         else:
             self.before_turn -= 1  # every line of that turn is damaged
-        self.more = page.has_more and self.before_turn > 1
+        self.more = page.has_more and (self.before_turn > 1 or self.before_sequence is not None)
 
     def too_large(self) -> bool:
         """The last page could not be received. False if there is no smaller one to ask for."""

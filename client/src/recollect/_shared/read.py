@@ -35,6 +35,7 @@ def message(it: message_pb2.Message) -> messages.Message:
         cost=it.cost if it.HasField("cost") else None,
         channel=it.channel,
         sender=it.sender,
+        sender_name=it.sender_name,
         tool_calls=tuple(messages.ToolCall(call.id, call.name, call.arguments) for call in it.tool_calls),
         tool_call_id=it.tool_call_id,
         attachments=tuple(messages.Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
@@ -84,6 +85,7 @@ def loaded(
         has_more=it.has_more,
         compression_summary=it.compression_summary,
         damaged_lines=it.damaged_lines,
+        cut_before_sequence=it.cut_before_sequence,
     )
 
 
@@ -115,6 +117,7 @@ def search_answer(it: recall_service_pb2.SearchResponse) -> recall.SearchAnswer:
         total_matches=it.total_matches,
         legs_run=tuple(it.legs_run),
         degraded=tuple(recall.DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
+        has_more=it.has_more,
     )
 
 
@@ -127,6 +130,7 @@ def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.Fetch
         messages=tuple(map(message, it.messages)),
         total_turns=it.total_turns,
         damaged_lines=it.damaged_lines,
+        has_more=it.has_more,
     )
 
 
@@ -184,7 +188,13 @@ def _usage(it: message_pb2.Usage) -> messages.Usage:
 
 
 def _party(it: conversation_pb2.Party) -> conversations.Party:
-    return conversations.Party(contact=it.contact, group_id=it.group_id, thread_id=it.thread_id, subject=it.subject)
+    return conversations.Party(
+        contact=it.contact,
+        group_id=it.group_id,
+        thread_id=it.thread_id,
+        subject=it.subject,
+        contact_name=it.contact_name,
+    )
 
 
 def _struct(it: Struct) -> dict[str, Any]:

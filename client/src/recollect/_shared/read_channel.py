@@ -44,4 +44,5 @@ def _external(it: channel_pb2.ReceivedExternal) -> channel.ReceivedExternal:
         communication=read_external.communication(it.communication),
         message=read_external.message(it.message),
         escalation=read_external.escalation(it.escalation) if it.HasField("escalation") else None,
+        acknowledgement=it.acknowledgement,
     )

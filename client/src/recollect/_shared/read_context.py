@@ -1,5 +1,6 @@
 """Contexts, anchors and tiers of the contract into what a user holds."""
 
+from recollect._shared import read_external
 from recollect._shared.read import message, moment
 from recollect._types import context as types
 from recollect._types.recall import DegradedLeg
@@ -44,6 +45,16 @@ def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
         ),
         rendered=it.rendered,
         degraded=tuple(DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
+        group=tuple(
+            types.GroupMessage(
+                communication_id=each.communication_id,
+                party=each.party,
+                trust=read_external.trust(each.trust),
+                message=read_external.message(each.message),
+                tokens=each.tokens,
+            )
+            for each in it.group
+        ),
     )
 
 

@@ -17,36 +17,75 @@ _DIRECTIONS = {pb.DIRECTION_INBOUND: types.Direction.INBOUND, pb.DIRECTION_OUTBO
 
 def communication(it: pb.ExternalCommunication) -> types.ExternalCommunication:
     """A communication."""
-    trust = TRUSTS.get(it.trust)
-    if trust is None:
-        raise InternalError(f"the server answered a trust that this client does not know: {it.trust}")
     return types.ExternalCommunication(
         id=it.id,
         channel=it.channel,
         party=it.party,
-        trust=trust,
+        trust=trust(it.trust),
         scopes=tuple(it.scopes),
         create_time=moment(it.create_time),
         update_time=moment(it.update_time),
         message_count=it.message_count,
         open_escalations=it.open_escalations,
+        party_name=it.party_name,
+        subject=it.subject,
+        acknowledged=it.acknowledged,
     )
+
+
+def trust(it: pb.Trust.ValueType) -> types.Trust:
+    """A trust."""
+    known = TRUSTS.get(it)
+    if known is None:
+        raise InternalError(f"the server answered a trust that this client does not know: {it}")
+    return known
 
 
 def message(it: pb.ExternalMessage) -> types.ExternalMessage:
     """A message as stored."""
-    direction = _DIRECTIONS.get(it.direction)
-    if direction is None:
-        raise InternalError(f"the server answered a direction that this client does not know: {it.direction}")
     return types.ExternalMessage(
         sequence=it.sequence,
-        direction=direction,
+        direction=_direction(it.direction),
         text=it.text,
         timestamp=moment(it.timestamp),
         attachments=tuple(Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
         provider_message_id=it.provider_message_id,
         scope=it.scope,
+        sender_name=it.sender_name,
+        email=_headers(it.email) if it.HasField("email") else None,
+        group_id=it.group_id,
+        thread_id=it.thread_id,
+        acknowledgement=it.acknowledgement,
     )
+
+
+def search(it: api.SearchCommunicationsResponse) -> types.CommunicationSearch:
+    """The answer to SearchCommunications."""
+    return types.CommunicationSearch(matches=tuple(map(_match, it.matches)), total_matches=it.total_matches)
+
+
+def _match(it: pb.CommunicationMatch) -> types.CommunicationMatch:
+    return types.CommunicationMatch(
+        communication=communication(it.communication),
+        sequence=it.sequence,
+        direction=_direction(it.direction),
+        timestamp=moment(it.timestamp),
+        snippet=it.snippet,
+        score=it.score,
+    )
+
+
+def _headers(it: pb.EmailHeaders) -> types.EmailHeaders:
+    return types.EmailHeaders(
+        message_id=it.message_id, in_reply_to=it.in_reply_to, references=tuple(it.references), subject=it.subject
+    )
+
+
+def _direction(it: pb.Direction.ValueType) -> types.Direction:
+    direction = _DIRECTIONS.get(it)
+    if direction is None:
+        raise InternalError(f"the server answered a direction that this client does not know: {it}")
+    return direction
 
 
 def escalation(it: pb.Escalation) -> types.Escalation:

@@ -13,6 +13,8 @@ from recollect.errors import RecollectError
 
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
+MAX_TIMEOUT = 100_000_000
+"""Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,6 @@ class Attempts:
 
 def checked_timeout(timeout: float) -> float:
     """The time-out, if it is one."""
-    if not (isinstance(timeout, int | float) and math.isfinite(timeout) and timeout > 0):
-        raise invalid("timeout", f"is a number of seconds above 0, not {timeout!r}")
+    if not (isinstance(timeout, int | float) and math.isfinite(timeout) and 0 < timeout <= MAX_TIMEOUT):
+        raise invalid("timeout", f"is a number of seconds above 0 and at most {MAX_TIMEOUT}, not {timeout!r:.50}")
     return float(timeout)

@@ -7,6 +7,7 @@ from recollect._sync.invoker import Invoker
 from recollect._sync.watch import Watch
 from recollect._types.external import (
     CommunicationPage,
+    CommunicationSearch,
     CommunicationUpdate,
     Escalation,
     EscalationPage,
@@ -15,6 +16,7 @@ from recollect._types.external import (
     RecordedReply,
     Trust,
 )
+from recollect._types.recall import DateRange
 
 
 class External:
@@ -76,6 +78,46 @@ class External:
         """
         return self._invoker.run(calls.get_communication(communication_id, page_size, page_token), timeout)
 
+    def search_communications(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        party: str | None = None,
+        channel: str | None = None,
+        trust: Trust | None = None,
+        date_range: DateRange | None = None,
+        communication_id: str | None = None,
+        timeout: float | None = None,
+    ) -> CommunicationSearch:
+        """Searches what third parties wrote and were told, by words. `client.recall.search` finds nothing of these.
+
+        Every filter that is given must match. `party` is an address: in any usual form with `channel`, else as it was
+        normalised.
+
+        >>> found = client.external.search_communications("invoice", trust=Trust.KNOWN)
+        """
+        call = calls.search_communications(query, limit, party, channel, trust, date_range, communication_id)
+        return self._invoker.run(call, timeout)
+
+    def register_contact(
+        self,
+        channel: str,
+        party: str,
+        *,
+        trust: Trust = Trust.KNOWN,
+        scopes: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ExternalCommunication:
+        """Sets how far a party is trusted that may not have written yet, so that its first message asks nobody.
+
+        `scopes` as in `set_trust`. Where the party wrote before, it is `set_trust`.
+
+        >>> client.external.register_contact("email", "hanan@example.org", scopes=["billing"])
+        """
+        return self._invoker.run(calls.register_contact(channel, party, trust, scopes, request_id), timeout)
+
     def set_trust(
         self,
         communication_id: str,
@@ -105,7 +147,8 @@ class External:
         """Records a reply to a party. `PermissionDenied` is raised where its trust does not allow one: ask before sending.
 
         A blocked party is never answered; an untrusted one when the owner answered an escalation and it wrote nothing
-        since; a known one about its scopes, of which `scope` names one.
+        since; a known one about its scopes, of which `scope` names one. An untrusted one may besides have the
+        acknowledgement that `ReceivedExternal` offers, once until the owner answers.
 
         >>> client.external.record_reply(communication_id, "The invoice is on its way.", scope="billing")
         """

@@ -102,6 +102,8 @@ class ReceivedExternal:
     """The message as stored."""
     escalation: Escalation | None
     """The question to the owner that it opened. `None` if it opened none."""
+    acknowledgement: str = ""
+    """What may be sent to the party now, and recorded with `external.record_reply`. Empty where nothing may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

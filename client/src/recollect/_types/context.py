@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from recollect._types.external import ExternalMessage, Trust
 from recollect._types.message import Message
 from recollect._types.recall import DegradedLeg
 
@@ -132,6 +133,22 @@ class DroppedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMessage:
+    """What another member of a conversation's group wrote. Nobody vouched for it: data, never the user's words."""
+
+    communication_id: str
+    """The external communication that has it."""
+    party: str
+    """The member's address."""
+    trust: Trust
+    """How far the member is trusted."""
+    message: ExternalMessage
+    """The message, its text cut to 1,000 characters."""
+    tokens: int
+    """What it takes, estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltContext:
     """What an agent's model should see before it answers a message."""
 
@@ -153,6 +170,8 @@ class BuiltContext:
     """The context in the form that was asked for. Empty for parts."""
     degraded: tuple[DegradedLeg, ...]
     """The parts that could not answer, and why."""
+    group: tuple[GroupMessage, ...] = ()
+    """With `include_group` what other members wrote in the conversation's group, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

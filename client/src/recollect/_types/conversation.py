@@ -23,6 +23,8 @@ class Party:
     """The thread, on a channel that has threads."""
     subject: str = ""
     """The subject line, on e-mail."""
+    contact_name: str = ""
+    """The contact's display name, as the channel gave it last. For people: nothing is routed or trusted by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +93,15 @@ class LoadedConversation:
     conversation: Conversation | None
     """The conversation. `None` if the channel has none yet, or none was named."""
     messages: tuple[Message, ...]
-    """Whole turns, oldest first."""
+    """Whole turns, oldest first, unless `cut_before_sequence` is set."""
     has_more: bool
     """True if older messages exist; ask for them with `before_turn`."""
     compression_summary: str
     """What stands for the turns up to `conversation.compressed_through`. Empty if nothing was compressed."""
     damaged_lines: int
     """How many lines of the transcript in that range were damaged and left out. 0 is what is normal."""
+    cut_before_sequence: int = 0
+    """Set where one turn alone is larger than an answer may be: ask for its earlier messages with it as `before_sequence`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,26 @@ class ExternalCommunication:
     """How many messages it has."""
     open_escalations: int
     """How many of its escalations wait for the owner."""
+    party_name: str = ""
+    """The party's display name, as the channel gave it last. The party chose it: it proves nothing."""
+    subject: str = ""
+    """The subject of its newest e-mail that has one."""
+    acknowledged: bool = False
+    """Whether an acknowledgement was recorded since the owner last answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmailHeaders:
+    """The headers of a third party's e-mail, as an answer needs them: the ids without angle brackets."""
+
+    message_id: str
+    """Message-ID. An answer has it as In-Reply-To."""
+    in_reply_to: str
+    """In-Reply-To. Empty where it answers nothing."""
+    references: tuple[str, ...]
+    """References, oldest first. An answer has these and `message_id`."""
+    subject: str
+    """Subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +90,16 @@ class ExternalMessage:
     """The provider's id. Empty on replies."""
     scope: str
     """What a reply was about, where that was said."""
+    sender_name: str = ""
+    """The sender's display name, as the channel gave it."""
+    email: EmailHeaders | None = None
+    """The headers of an e-mail. `None` on other channels."""
+    group_id: str = ""
+    """The group that it was written in, on WhatsApp. Empty for a direct message."""
+    thread_id: str = ""
+    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a direct message."""
+    acknowledgement: bool = False
+    """Whether it is the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +164,40 @@ class LoadedCommunication:
     """Newest first."""
     next_page_token: str
     """Asks for the page of older messages. Empty on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationMatch:
+    """A message that a search over external communications found."""
+
+    communication: ExternalCommunication
+    """The communication, as it is now."""
+    sequence: int
+    """The message's line in the communication's transcript."""
+    direction: Direction
+    """Which way it went."""
+    timestamp: datetime
+    """When."""
+    snippet: str
+    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party wrote: data."""
+    score: float
+    """How well it fits: of the best 1, of the others less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationSearch:
+    """What a search over external communications found. Iterating over it gives the matches."""
+
+    matches: tuple[CommunicationMatch, ...]
+    """Best first."""
+    total_matches: int
+    """How many messages match, before `limit`."""
+
+    def __iter__(self) -> Iterator[CommunicationMatch]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,8 @@ class Message:
     """The channel it came over, where that differs from the conversation's."""
     sender: str = ""
     """The speaker's name or address, where the role alone does not tell. Searchable."""
+    sender_name: str = ""
+    """The sender's display name, as the channel gives it. For people: it proves nothing and is not searched."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tools that the assistant called."""
     tool_call_id: str = ""

@@ -133,6 +133,8 @@ class SearchAnswer:
     """The parts of search that answered."""
     degraded: tuple[DegradedLeg, ...]
     """The parts that could not, and why."""
+    has_more: bool = False
+    """True if results or hits were left out because the answer would be too large: ask with a smaller limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,8 @@ class FetchedContext:
     """How many turns the conversation has."""
     damaged_lines: int
     """How many lines of the transcript in that range were damaged and left out."""
+    has_more: bool = False
+    """True if the last messages of those turns are left out: ask with the last `sequence` as `after_sequence`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,11 @@ class RecollectSession:
         while history.more and (limit is None or len(found) < limit):
             try:
                 page = await self._client.conversations.load(
-                    conversation.id, max_turns=history.max_turns, max_tokens=MAX_TOKENS, before_turn=history.before_turn
+                    conversation.id,
+                    max_turns=history.max_turns,
+                    max_tokens=MAX_TOKENS,
+                    before_turn=history.before_turn,
+                    before_sequence=history.before_sequence,
                 )
             except ResourceExhausted:
                 if not history.too_large():

@@ -3,11 +3,15 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TypeVar
 
 from recollect import InvalidArgument
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.retry import checked_timeout
+
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -16,8 +20,10 @@ def main() -> None:
         prog="recollect-mcp", description="Gives an agent three tools to recall the conversations of a Recollect server, over MCP."
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
-    parser.add_argument("--address", default=address, help=f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]")
-    parser.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds that a call of it may take [%(default)s]")
+    said = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
+    parser.add_argument("--address", type=_given(checked_target), default=address, help=said)
+    said = "seconds that a call of it may take [%(default)s]"
+    parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=said)
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="speak streamable HTTP at http://HOST:PORT/mcp, on a loopback address, instead of stdio"
     )
@@ -27,16 +33,31 @@ def main() -> None:
     from recollect.bridge import server
 
     try:
-        target, timeout = checked_target(arguments.address), checked_timeout(arguments.timeout)
         listen = None if arguments.http is None else server.loopback(arguments.http)
-    except (InvalidArgument, ValueError) as error:
+    except ValueError as error:
         parser.error(str(error))
     try:
-        server.run(target, timeout, listen)
+        server.run(arguments.address, arguments.timeout, listen)
     except KeyboardInterrupt:
         pass
     except OSError as error:
         sys.exit(f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}")
+
+
+def _given(check: Callable[[str], T]) -> Callable[[str], T]:
+    """Return the check as a type of argparse, which names the flag of a value that is refused."""
+
+    def convert(text: str) -> T:
+        try:
+            return check(text)
+        except InvalidArgument as error:
+            raise argparse.ArgumentTypeError(error.violations[0].description) from None
+
+    return convert
+
+
+def _seconds(text: str) -> float:
+    return checked_timeout(float(text))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ from recollect.bridge import shapes, tools
 from recollect.bridge.tools import WrongArgument, resource_of
 
 _PATH = "/mcp"
+_MAX_CONNECTIONS = 256
+"""Open at the same time over HTTP, streams that wait for nothing included. A request over another one is answered 503."""
+_SHUTDOWN_GRACE = 2
+"""Seconds that a stop waits for open streams."""
 _RESOURCE = re.compile(r"recollect://(conv-[0-9A-Z]{26})/turns/([0-9]{1,9})")
 _INSTRUCTIONS = (
     "Recollect keeps every conversation that the user had with their agents. Search it before you say that you do not know"
@@ -84,8 +88,8 @@ def loopback(listen: str) -> tuple[str, int]:
     """`HOST:PORT` as host and port. Raises ValueError for another machine's reach: there is neither TLS nor a token here."""
     host, colon, port = listen.rpartition(":")
     host = host.strip("[]")
-    if not colon or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ValueError(f"--http {listen}: is no address such as 127.0.0.1:8765")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 0xFFFF:
+        raise ValueError(f"--http {listen:.100}: is no address such as 127.0.0.1:8765")
     if host == "localhost":
         host = "127.0.0.1"
     try:
@@ -93,7 +97,9 @@ def loopback(listen: str) -> tuple[str, int]:
     except ValueError:
         allowed = False
     if not allowed:
-        raise ValueError(f"--http {listen}: must be a loopback address as 127.0.0.1:8765, for others would need TLS and a token")
+        raise ValueError(
+            f"--http {listen:.100}: must be a loopback address as 127.0.0.1:8765, for others would need TLS and a token"
+        )
     return host, int(port)
 
 
@@ -127,10 +133,16 @@ async def _serve_http(target: str, timeout: float, listen: tuple[str, int]) -> N
             allowed_origins=[f"http://{name}:{port}" for name in names],
         )
         async with AsyncClient(target, timeout=timeout) as client:
-            app = build(client, target).streamable_http_app(streamable_http_path=_PATH, transport_security=guarded, host=host)
+            # Without sessions: no tool needs one, and each that a host never ended was kept for ever, some 40 KiB of memory.
+            app = build(client, target).streamable_http_app(
+                streamable_http_path=_PATH, stateless_http=True, transport_security=guarded, host=host
+            )
             sys.stderr.write(f"recollect-mcp listens on http://{shown}:{port}{_PATH} and asks {target}\n")
             sys.stderr.flush()
-            await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listening])
+            config = uvicorn.Config(
+                app, log_level="error", limit_concurrency=_MAX_CONNECTIONS, timeout_graceful_shutdown=_SHUTDOWN_GRACE
+            )
+            await uvicorn.Server(config).serve(sockets=[listening])
 
 
 def build(client: AsyncClient, target: str) -> Server[Any]:

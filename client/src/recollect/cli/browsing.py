@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recollect import Conversation, Message, RecentOrder, Role
+from recollect import Conversation, LoadedConversation, Message, RecentOrder, Role
+from recollect._shared.history import History
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
-from recollect.cli.options import CONVERSATION, Shell, with_channels, with_shell, with_span
+from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, with_channels, with_shell, with_span
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 from recollect.cli.reading import all_messages
 
@@ -25,7 +26,9 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @click.option("--title", metavar="TEXT", help="Only with this text in the title.")
 @click.option("--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others.")
 @with_span
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="How many at the most; 0 means all.")
+@click.option(
+    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+)
 @with_shell
 def list_(
     shell: Shell,
@@ -89,7 +92,7 @@ def recent(
 @click.argument("conversation", type=CONVERSATION, required=False)
 @click.option("--channel", metavar="NAME", help="The newest conversation of this channel, where none is named.")
 @click.option("--turns", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many turns.")
-@click.option("--before", type=click.IntRange(1), metavar="TURN", help="The turns before this one: a page of history.")
+@click.option("--before", type=click.IntRange(1, MAX_NUMBER), metavar="TURN", help="The turns before this one: a page of history.")
 @click.option("--all", "everything", is_flag=True, help="All turns, however many.")
 @with_shell
 def show(shell: Shell, conversation: str | None, channel: str | None, turns: int, before: int | None, everything: bool) -> None:
@@ -104,22 +107,28 @@ def show(shell: Shell, conversation: str | None, channel: str | None, turns: int
     )
     if now.conversation is None:
         raise Ended(f"there is no conversation on {channel} yet", NOT_FOUND)
-    messages, damaged, more = list(now.messages), now.damaged_lines, now.has_more
-    if everything:
-        history = all_messages(shell.client, now.conversation)
+    history = all_messages(shell.client, now.conversation) if everything else None
+    print_loaded(shell, now, history)
+
+
+def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | None = None) -> None:
+    """Print a loaded conversation: its newest turns with the summary of those before, or all of its `history`."""
+    it, messages, damaged, more = loaded.conversation, list(loaded.messages), loaded.damaged_lines, loaded.has_more
+    assert it is not None
+    if history:
         messages, damaged, more = history.messages, history.damaged_lines, False
     if damaged:
         warn(f"{damaged} damaged lines of the transcript were left out")
     if shell.as_json:
         for message in messages:
-            json_line({"conversationId": now.conversation.id} | plain(message))
+            json_line({"conversationId": it.id} | plain(message))
         return
     out = console()
-    _print_heading(out, now.conversation)
+    _print_heading(out, it)
     if more and messages:
         out.print(clean(f"… there is more: --before {messages[0].turn_number}, or --all", style="dim"))
-    if now.compression_summary and not everything:
-        out.print(clean(f"Summary of the turns up to {now.conversation.compressed_through}: {now.compression_summary}", "italic"))
+    if loaded.compression_summary and not history:
+        out.print(clean(f"Summary of the turns up to {it.compressed_through}: {loaded.compression_summary}", "italic"))
     for turn, said in groupby(messages, key=lambda message: message.turn_number):
         out.print()
         for index, message in enumerate(said):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import BinaryIO
 
 import click
@@ -30,15 +31,18 @@ def export(shell: Shell, conversations: tuple[str, ...], channels: tuple[str, ..
     if output is None:
         left_out = _write(shell.client, conversations, channels, sys.stdout.buffer)
     else:
-        part = output.with_name(f".{output.name}.part")
         try:
-            with part.open("wb") as file:
-                left_out = _write(shell.client, conversations, channels, file)
-            part.replace(output)
+            # Made anew, for the owner alone, under a name that nobody can guess: others may write to its folder too.
+            with NamedTemporaryFile("wb", dir=output.parent, prefix=f".{output.name}.", suffix=".part", delete=False) as file:
+                part = Path(file.name)
+                try:
+                    left_out = _write(shell.client, conversations, channels, file)
+                    file.close()  # all of it is written before it takes the name
+                    part.replace(output)
+                finally:
+                    part.unlink(missing_ok=True)
         except OSError as error:
             raise Ended(f"cannot write {output}: {error.strerror}") from error
-        finally:
-            part.unlink(missing_ok=True)
     if left_out:
         raise Ended(f"{left_out} conversations are not there in full", INCOMPLETE)
 

@@ -7,12 +7,15 @@ from typing import Any
 import click
 
 from recollect.cli import exits
+from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
+from recollect.cli.changing import delete, model, notes, rename, switch
 from recollect.cli.chatting import chat
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
 from recollect.cli.importing import import_
-from recollect.cli.naming import rename
+from recollect.cli.owners import owners
+from recollect.cli.parties import communications, escalations
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
 
@@ -40,13 +43,16 @@ class _Commands(click.Group):
 )
 @click.version_option(package_name="recollect-client", prog_name="recollect")
 def commands() -> None:
-    """Read, search and continue the conversations of a Recollect server.
+    """Read, search, continue and look after the conversations of a Recollect server.
 
     On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON lines.
     """
 
 
-for command in (list_, show, tail, search, recent, rename, export, import_, stats, chat):
+for command in (
+    *(list_, show, tail, search, recent, chat, switch, rename, model, notes, delete, export, import_, stats),
+    *(anchors, owners, communications, escalations),
+):
     commands.add_command(command)
 
 

@@ -5,8 +5,11 @@ the same ids and stores nothing, and a run that broke off is finished by the nex
 conversation that somebody went on with is left alone.
 """
 
+import errno
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -33,6 +36,7 @@ from recollect.cli.transcript import Damaged
 
 _MAX_BATCH = 1000
 _MAX_BATCH_BYTES = 4 << 20
+_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _REFUSALS = (AlreadyExists, Damaged, FailedPrecondition, InvalidArgument, NotFound, TurnOutOfDate, Unimplemented)
 """What concerns one conversation alone. Other failures end the import."""
 
@@ -69,8 +73,31 @@ class _Read:
         return str(self.began.fields.get("id") or _hash(self.began.fields))
 
 
+class _Source(click.ParamType):
+    """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Open the file. Refuse what is no regular file."""
+        if value == "-" or value.startswith(_PIPES):
+            return click.File("rb").convert(value, param, ctx)
+        try:
+            return open(value, "rb", opener=_open_regular)
+        except OSError as error:
+            self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file; a pipe is read as `-`", path)
+    return handle
+
+
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=click.File("rb"), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=_Source(), metavar="FILE...")
 @with_shell
 def import_(shell: Shell, files: tuple[BinaryIO, ...]) -> None:
     """Bring in conversations from each FILE that `export` wrote; `-` is standard input.

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from recollect import Client, RecollectError, RetryPolicy
-from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect import Client, InvalidArgument, RecollectError, RetryPolicy
+from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.moments import moment
+from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +27,12 @@ else:  # before 8.4 click's types take no parameter
 
 _PATIENCE = RetryPolicy(max_attempts=4)
 _AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
+_MAX_TEXT = 16 << 20
+"""Characters of a file. The server takes messages of at most 16 MiB."""
+MAX_NUMBER = 2**31 - 1
+"""The largest number that the contract's fields take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,19 @@ class Shell:
     client: Client
     as_json: bool
     """JSON lines: asked for, or because standard output is no terminal."""
+
+
+class Address(_Text):
+    """The address of a server, as the client takes it."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the address."""
+        try:
+            return checked_target(value)
+        except InvalidArgument as error:
+            self.fail(error.violations[0].description, param, ctx)
 
 
 def with_shell(command: F) -> F:
@@ -53,10 +72,16 @@ def with_shell(command: F) -> F:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too."),
         click.option(
-            "--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS", show_default=True, help="How long a call may take."
+            "--timeout",
+            type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
+            default=DEFAULT_TIMEOUT,
+            metavar="SECONDS",
+            show_default=True,
+            help="How long a call may take.",
         ),
         click.option(
             "--address",
+            type=Address(),
             envvar=ADDRESS,
             default=DEFAULT_TARGET,
             metavar="ADDRESS",
@@ -100,14 +125,21 @@ class When(_Moment):
         """The time that is meant."""
         if isinstance(value, datetime):
             return value
-        if age := re.fullmatch(r"(\d{1,5})([mhdw])", value):
-            return datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
         try:
-            found = moment(value, None, ends=self._ends)
-            # In the zone of that moment, not of now: between them may lie a change of the clock.
-            return found if found.tzinfo else found.astimezone()
-        except (ValueError, OverflowError) as error:
+            if age := re.fullmatch(r"(\d{1,5})([mhdw])", value, re.ASCII):
+                found = datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
+            else:
+                found = moment(value, None, ends=self._ends)
+                # In the zone of that moment, not of now: between them may lie a change of the clock.
+                found = found if found.tzinfo else found.astimezone()
+            in_range = found >= _EPOCH
+        except OverflowError:
+            in_range = False
+        except ValueError as error:
             self.fail(f"{error}, nor an age such as 7d", param, ctx)
+        if not in_range:
+            self.fail(f"{value!r} is not a time from 1970 to 9999", param, ctx)
+        return found
 
 
 def with_span(command: F) -> F:
@@ -122,6 +154,42 @@ def with_channels(command: F) -> F:
     return click.option("--channel", "channels", multiple=True, metavar="NAME", help="Only of this channel; may be repeated.")(
         command
     )
+
+
+def with_text(command: F) -> F:
+    """Give a command a TEXT, as arguments or with `--file`. It gets them as `words` and `file`, which `text_of` takes."""
+    option = click.option(
+        "--file", type=click.File(encoding="utf-8"), metavar="FILE", help="Read TEXT from FILE; `-` is standard input."
+    )
+    return click.argument("words", nargs=-1, metavar="[TEXT]...")(option(command))
+
+
+def text_of(words: tuple[str, ...], file: TextIO | None) -> str | None:
+    """Return the text that is given, None where there is none. Ends the command for a file that holds no text."""
+    if words and file:
+        raise click.UsageError("Give the text as arguments or with --file, not both.")
+    if file is None:
+        return " ".join(words) if words else None
+    try:
+        text = file.read(_MAX_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise exits.Ended(f"cannot read {file.name}: {error}", exits.FAILED) from error
+    if len(text) > _MAX_TEXT:
+        raise exits.Ended(f"{file.name} holds more than {_MAX_TEXT} characters, which no message may have", exits.FAILED)
+    return text.rstrip("\n")
+
+
+def with_yes(command: F) -> F:
+    """Give a command that removes something for good `--yes`. It asks with `confirm` where that is not given."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str) -> None:
+    """Ask on a terminal, and end the command unless the answer is yes. Where nobody can be asked, `--yes` has to be given."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("This cannot be undone: say with --yes that it is meant.")
+    if not click.confirm(question, err=True):
+        raise exits.Ended("nothing was removed", exits.FAILED)
 
 
 CONVERSATION = ConversationId()

@@ -10,7 +10,11 @@ def all_messages(client: Client, conversation: Conversation) -> History:
     while history.more:
         try:
             page = client.conversations.load(
-                conversation.id, max_turns=history.max_turns, max_tokens=MAX_TOKENS, before_turn=history.before_turn
+                conversation.id,
+                max_turns=history.max_turns,
+                max_tokens=MAX_TOKENS,
+                before_turn=history.before_turn,
+                before_sequence=history.before_sequence,
             )
         except ResourceExhausted:
             if not history.too_large():

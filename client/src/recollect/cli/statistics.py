@@ -26,11 +26,12 @@ class _Figures:
             conversations=1,
             turns=it.turn_count,
             messages=it.message_count,
-            untitled=not it.title,
-            namedByHand=it.manually_named,
-            withNotes=bool(it.abbreviation),
-            compressed=bool(it.compressed_through),
-            pinned=it.pinned,
+            # A Counter keeps the type of the first value that it is given: a bool would be printed as `true`.
+            untitled=int(not it.title),
+            namedByHand=int(it.manually_named),
+            withNotes=int(bool(it.abbreviation)),
+            compressed=int(bool(it.compressed_through)),
+            pinned=int(it.pinned),
             inputTokens=it.usage_total.input,
             outputTokens=it.usage_total.output,
         )

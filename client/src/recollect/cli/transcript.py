@@ -16,6 +16,9 @@ from recollect._shared.plain import camel, plain, time_text
 _CHECKSUM = len(b',"crc":"00000000"}')
 
 
+_MAX_DEPTH = 64  # of what a line holds; the server takes metadata of 24 levels
+
+
 class Damaged(Exception):
     """The line is none of a transcript, or not as it was written."""
 
@@ -33,11 +36,25 @@ def decode(line: bytes) -> dict[str, Any]:
         fields = json.loads(line)
     except ValueError as error:
         raise Damaged(f"not JSON: {error}") from None
+    except RecursionError:
+        raise Damaged(f"nested deeper than {_MAX_DEPTH} levels") from None
+    _check_depth(fields)
     if not isinstance(fields, dict):
         raise Damaged("not a JSON object")
     if "crc" in fields and line[-_CHECKSUM:] != b',"crc":"%08x"}' % crc32(line[:-_CHECKSUM]):
         raise Damaged("the checksum does not fit")
     return fields
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what is nested so deeply that to walk through it would overflow the stack. Raises Damaged."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        nested = [it for it in level if isinstance(it, dict | list)]
+        level = [each for it in nested for each in (it.values() if isinstance(it, dict) else it)]
+        if not level:
+            return
+    raise Damaged(f"nested deeper than {_MAX_DEPTH} levels")
 
 
 def beginning(it: Conversation) -> dict[str, Any]:
@@ -93,6 +110,7 @@ def message_of(fields: dict[str, Any]) -> Message:
             cost=fields.get("cost"),
             channel=fields.get("channel", ""),
             sender=fields.get("sender", ""),
+            sender_name=fields.get("senderName", ""),
             tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
             tool_call_id=fields.get("toolCallId", ""),
             attachments=tuple(
@@ -110,7 +128,7 @@ def party_of(fields: dict[str, Any]) -> Party | None:
     given = fields.get("party")
     if not given:
         return None
-    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject")}
+    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject", "contact_name")}
     try:
         return Party(**{names[key]: value for key, value in given.items()})
     except (KeyError, AttributeError) as error:

@@ -259,6 +259,11 @@ class ReceivedExternal(_message.Message):
     COMMUNICATION_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     ESCALATION_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGEMENT_FIELD_NUMBER: _builtins.int
+    acknowledgement: _builtins.str
+    """What may be sent to the party now, and recorded by RecordReply: the setting `acknowledgement`. Unset where the party is not
+    untrusted, was acknowledged since the owner's last answer, or wrote into a group.
+    """
     @_builtins.property
     def communication(self) -> _external_communication_pb2.ExternalCommunication:
         """The communication that it was stored in."""
@@ -277,10 +282,11 @@ class ReceivedExternal(_message.Message):
         communication: _external_communication_pb2.ExternalCommunication | None = ...,
         message: _external_communication_pb2.ExternalMessage | None = ...,
         escalation: _external_communication_pb2.Escalation | None = ...,
+        acknowledgement: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "escalation", b"escalation", "message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "escalation", b"escalation", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgement", b"acknowledgement", "communication", b"communication", "escalation", b"escalation", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -39,6 +39,7 @@ class ReceiveRequest(_message.Message):
     DISCORD_FIELD_NUMBER: _builtins.int
     CLI_FIELD_NUMBER: _builtins.int
     WEB_FIELD_NUMBER: _builtins.int
+    SENDER_NAME_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel. It must fit `origin` where that is set. Required."""
     provider_message_id: _builtins.str
@@ -53,6 +54,10 @@ class ReceiveRequest(_message.Message):
     """
     text: _builtins.str
     """What was said. The whole request is at most 1 MiB (setting `max_message_bytes`). Needed where there is no attachment."""
+    sender_name: _builtins.str
+    """The display name of the sender, as the channel gives it ("Hanan"). Unset on `email` means the name in `sender`. It is shown to
+    people, and decides nothing. At most 256 characters; line breaks and control characters become spaces.
+    """
     @_builtins.property
     def attachments(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Attachment]:
         """Files that came with it. At most 64."""
@@ -95,10 +100,11 @@ class ReceiveRequest(_message.Message):
         discord: _channel_pb2.DiscordOrigin | None = ...,
         cli: _channel_pb2.CliOrigin | None = ...,
         web: _channel_pb2.WebOrigin | None = ...,
+        sender_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cli", b"cli", "discord", b"discord", "email", b"email", "origin", b"origin", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "channel", b"channel", "cli", b"cli", "discord", b"discord", "email", b"email", "origin", b"origin", "provider_message_id", b"provider_message_id", "sender", b"sender", "text", b"text", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "channel", b"channel", "cli", b"cli", "discord", b"discord", "email", b"email", "origin", b"origin", "provider_message_id", b"provider_message_id", "sender", b"sender", "sender_name", b"sender_name", "text", b"text", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_origin: _TypeAlias = _typing.Literal["whatsapp", "email", "discord", "cli", "web"]  # noqa: Y015
     _WhichOneofArgType_origin: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015

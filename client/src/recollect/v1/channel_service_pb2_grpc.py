@@ -110,7 +110,8 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RunCommand(self, request, context):
-        """Runs a slash command, as if it had come in over the conversation's channel.
+        """Runs a slash command, as if it had come in over the conversation's channel. `/new` in a conversation whose place has another one
+        in use begins a conversation beside it: what comes in goes on to the one in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

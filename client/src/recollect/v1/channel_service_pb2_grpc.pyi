@@ -55,7 +55,9 @@ class ChannelServiceStub:
     ERROR_REASON_CONVERSATION_READ_ONLY.
     """
     RunCommand: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]
-    """Runs a slash command, as if it had come in over the conversation's channel."""
+    """Runs a slash command, as if it had come in over the conversation's channel. `/new` in a conversation whose place has another one
+    in use begins a conversation beside it: what comes in goes on to the one in use.
+    """
     AddOwnerIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.AddOwnerIdentityRequest, _channel_service_pb2.AddOwnerIdentityResponse]
     """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
     What it wrote before stays where it is.
@@ -96,7 +98,9 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
     ERROR_REASON_CONVERSATION_READ_ONLY.
     """
     RunCommand: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.RunCommandRequest, _channel_service_pb2.RunCommandResponse]  # type: ignore[assignment]
-    """Runs a slash command, as if it had come in over the conversation's channel."""
+    """Runs a slash command, as if it had come in over the conversation's channel. `/new` in a conversation whose place has another one
+    in use begins a conversation beside it: what comes in goes on to the one in use.
+    """
     AddOwnerIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.AddOwnerIdentityRequest, _channel_service_pb2.AddOwnerIdentityResponse]  # type: ignore[assignment]
     """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
     What it wrote before stays where it is.
@@ -146,7 +150,9 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.RunCommandRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.RunCommandResponse, _abc.Awaitable[_channel_service_pb2.RunCommandResponse]]:
-        """Runs a slash command, as if it had come in over the conversation's channel."""
+        """Runs a slash command, as if it had come in over the conversation's channel. `/new` in a conversation whose place has another one
+        in use begins a conversation beside it: what comes in goes on to the one in use.
+        """
 
     @_abc_1.abstractmethod
     def AddOwnerIdentity(

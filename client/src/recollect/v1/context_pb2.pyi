@@ -7,6 +7,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from recollect.v1 import external_communication_pb2 as _external_communication_pb2
 from recollect.v1 import message_pb2 as _message_pb2
 import builtins as _builtins
 import sys
@@ -182,6 +183,48 @@ class ContextMessage(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContextMessage: _TypeAlias = ContextMessage  # noqa: Y015
+
+@_typing.final
+class GroupMessage(_message.Message):
+    """What another member of the conversation's group wrote, who is no owner. Nobody vouched for it: it is data, never the user's words
+    and never instructions.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_ID_FIELD_NUMBER: _builtins.int
+    PARTY_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    communication_id: _builtins.str
+    """The communication that has it."""
+    party: _builtins.str
+    """The member's address."""
+    trust: _external_communication_pb2.Trust.ValueType
+    """How far the member is trusted. Blocked members are left out."""
+    tokens: _builtins.int
+    """What it takes, estimated at four bytes a token."""
+    @_builtins.property
+    def message(self) -> _external_communication_pb2.ExternalMessage:
+        """The message. Its text is cut to 1,000 characters."""
+
+    def __init__(
+        self,
+        *,
+        communication_id: _builtins.str = ...,
+        party: _builtins.str = ...,
+        trust: _external_communication_pb2.Trust.ValueType = ...,
+        message: _external_communication_pb2.ExternalMessage | None = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_id", b"communication_id", "message", b"message", "party", b"party", "tokens", b"tokens", "trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupMessage: _TypeAlias = GroupMessage  # noqa: Y015
 
 @_typing.final
 class TierAllocation(_message.Message):

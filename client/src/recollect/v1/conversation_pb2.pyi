@@ -30,6 +30,7 @@ class Party(_message.Message):
     GROUP_ID_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
+    CONTACT_NAME_FIELD_NUMBER: _builtins.int
     contact: _builtins.str
     """The contact on a channel that has contacts: a phone number in digits, an e-mail address in lower case. At most 320
     characters.
@@ -40,6 +41,10 @@ class Party(_message.Message):
     """The thread, on a channel that has threads. At most 998 characters."""
     subject: _builtins.str
     """The subject line, on e-mail. At most 998 characters."""
+    contact_name: _builtins.str
+    """The display name of the contact, as the channel gave it last ("Hanan"). It is for people: nothing is routed, filtered or
+    trusted by it. At most 256 characters; line breaks and control characters become spaces.
+    """
     def __init__(
         self,
         *,
@@ -47,10 +52,11 @@ class Party(_message.Message):
         group_id: _builtins.str = ...,
         thread_id: _builtins.str = ...,
         subject: _builtins.str = ...,
+        contact_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contact", b"contact", "group_id", b"group_id", "subject", b"subject", "thread_id", b"thread_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contact", b"contact", "contact_name", b"contact_name", "group_id", b"group_id", "subject", b"subject", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

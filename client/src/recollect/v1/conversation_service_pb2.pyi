@@ -59,12 +59,22 @@ class CreateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
     """The model that answers in it, an alias or an id. At most 128 characters. Unset means the caller's default."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    pinned: _builtins.bool
+    """What comes in over the channel from `party` joins this conversation: so an agent writes first, and the reply finds its place.
+    It takes the place of the conversation that was pinned there, as `/new` does; that one stays and is not pinned any more.
+    The contact must be an owner's address (see ChannelService): what somebody else answers is a third party's. `party` names the
+    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
+    message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
+    `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
+    replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
+    """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Who takes part. At most 64, each 1 to 256 characters, none twice. Unset means `user`."""
@@ -86,10 +96,11 @@ class CreateRequest(_message.Message):
         model: _builtins.str = ...,
         request_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        pinned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -276,6 +287,7 @@ class LoadRequest(_message.Message):
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     BEFORE_TURN_FIELD_NUMBER: _builtins.int
+    BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`."""
     channel: _builtins.str
@@ -286,11 +298,16 @@ class LoadRequest(_message.Message):
     """How many turns at the most. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000. Not negative."""
     max_tokens: _builtins.int
     """How many tokens at the most, of contents and tool calls, estimated at four bytes each. 0 means 8000 (setting
-    `max_working_tokens`). Not negative. Turns are never cut: the newest turn is answered even where it alone is larger.
+    `max_working_tokens`). Not negative. Turns are never cut for it: the newest turn is answered even where it alone is larger,
+    up to the bound of every answer (see LoadResponse.cut_before_sequence).
     """
     before_turn: _builtins.int
     """Answers the turns before this one instead of the newest: a page of history. 0 means the newest. Not negative. History
     shows every turn, those that a summary covers too, and brings no summary.
+    """
+    before_sequence: _builtins.int
+    """Answers the messages before this line, the end of a turn that was cut first (see LoadResponse.cut_before_sequence): else as
+    `before_turn`, and with both set what is before both. 0 means no bound. Not negative.
     """
     def __init__(
         self,
@@ -300,10 +317,11 @@ class LoadRequest(_message.Message):
         max_turns: _builtins.int = ...,
         max_tokens: _builtins.int = ...,
         before_turn: _builtins.int = ...,
+        before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_turn", b"before_turn", "channel", b"channel", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "max_turns", b"max_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_sequence", b"before_sequence", "before_turn", b"before_turn", "channel", b"channel", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "max_turns", b"max_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -320,19 +338,26 @@ class LoadResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _builtins.int
     COMPRESSION_SUMMARY_FIELD_NUMBER: _builtins.int
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    CUT_BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """True if older messages exist than those answered, whether a summary covers them or not. Ask with `before_turn`."""
     compression_summary: _builtins.str
     """What stands for the turns up to `conversation.compressed_through`. Unset if nothing was compressed."""
     damaged_lines: _builtins.int
     """How many lines of the transcript in the answered range were damaged and left out. 0 is what is normal."""
+    cut_before_sequence: _builtins.int
+    """Set where one turn alone is larger than an answer may be (see ConversationService), so that only its last messages are here:
+    ask with it as `before_sequence` for those before them. 0 where every turn is whole.
+    """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
         """The conversation. Unset if `channel` has none yet."""
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """Whole turns, oldest first. Without `before_turn` only those after the turns that `compression_summary` covers."""
+        """Whole turns, oldest first, unless `cut_before_sequence` is set. Without `before_turn` only those after the turns that
+        `compression_summary` covers.
+        """
 
     def __init__(
         self,
@@ -342,10 +367,11 @@ class LoadResponse(_message.Message):
         has_more: _builtins.bool = ...,
         compression_summary: _builtins.str = ...,
         damaged_lines: _builtins.int = ...,
+        cut_before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "cut_before_sequence", b"cut_before_sequence", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -632,11 +658,14 @@ class SwitchResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _builtins.int
     COMPRESSION_SUMMARY_FIELD_NUMBER: _builtins.int
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    CUT_BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """As in LoadResponse."""
     compression_summary: _builtins.str
     """As in LoadResponse."""
     damaged_lines: _builtins.int
+    """As in LoadResponse."""
+    cut_before_sequence: _builtins.int
     """As in LoadResponse."""
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
@@ -654,10 +683,11 @@ class SwitchResponse(_message.Message):
         has_more: _builtins.bool = ...,
         compression_summary: _builtins.str = ...,
         damaged_lines: _builtins.int = ...,
+        cut_before_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_summary", b"compression_summary", "conversation", b"conversation", "cut_before_sequence", b"cut_before_sequence", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

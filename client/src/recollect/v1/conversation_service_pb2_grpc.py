@@ -35,6 +35,10 @@ class ConversationServiceStub(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel):
@@ -120,6 +124,10 @@ class ConversationServiceServicer(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def Create(self, request, context):
@@ -307,6 +315,10 @@ class ConversationService(object):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @staticmethod

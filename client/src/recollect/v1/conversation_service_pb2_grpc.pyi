@@ -36,6 +36,10 @@ class ConversationServiceStub:
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @_typing.overload
@@ -91,6 +95,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -142,6 +150,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
     names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
     its own; what Switch and Delete did is remembered for as long as the index stands.)
+
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
+    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
+    A client that takes fewer bytes asks for fewer items.
     """
 
     @_abc_1.abstractmethod

@@ -82,14 +82,17 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     this machine alone: reserved for one that does.
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
-    """DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
-    reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
-    reason.
+    """DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting `search_timeout`). A call that takes
+    longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a reason.
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
     ERROR_REASON_ESCALATION_RESOLVED: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+    ERROR_REASON_TOO_MANY_ANSWERS: _ErrorReason.ValueType  # 25
+    """RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
+    `max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
@@ -98,7 +101,7 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     a server that is stopping or not there.
 
     Any call may fail with ERROR_REASON_INVALID_FIELD, ERROR_REASON_MALFORMED_REQUEST, ERROR_REASON_STORAGE_UNAVAILABLE,
-    ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one with a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
+    ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one that reads messages with ERROR_REASON_TOO_MANY_ANSWERS too; one with a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
     with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter, with
     ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a communication or an escalation with
     ERROR_REASON_NOT_FOUND. What else it may fail with stands at the call.
@@ -164,12 +167,15 @@ ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
 this machine alone: reserved for one that does.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
-"""DEADLINE_EXCEEDED. The query took longer than the server allows. Not answered by this version, which sets no limit of its own:
-reserved for one that does. A call that takes longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a
-reason.
+"""DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting `search_timeout`). A call that takes
+longer than its caller waits ends with gRPC's own DEADLINE_EXCEEDED, without a reason.
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 ERROR_REASON_ESCALATION_RESOLVED: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+ERROR_REASON_TOO_MANY_ANSWERS: ErrorReason.ValueType  # 25
+"""RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
+`max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

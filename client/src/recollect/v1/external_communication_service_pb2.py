@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from recollect.v1 import external_communication_pb2 as recollect_dot_v1_dot_external__communication__pb2
+from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1recollect/v1/external_communication_service.proto\x12\x0crecollect.v1\x1a)recollect/v1/external_communication.proto\"\x94\x01\n\x19ListCommunicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\"\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x1d\n\x15open_escalations_only\x18\x05 \x01(\x08\"r\n\x1aListCommunicationsResponse\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Z\n\x17GetCommunicationRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18GetCommunicationResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"s\n\x0fSetTrustRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\"\n\x05trust\x18\x02 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"N\n\x10SetTrustResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"_\n\x12RecordReplyRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05scope\x18\x04 \x01(\t\"\x81\x01\n\x13RecordReplyResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"s\n\x16ListEscalationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x03 \x01(\t\x12\x18\n\x10include_resolved\x18\x04 \x01(\x08\"a\n\x17ListEscalationsResponse\x12-\n\x0b\x65scalations\x18\x01 \x03(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"U\n\x18ResolveEscalationRequest\x12\x15\n\rescalation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"I\n\x19ResolveEscalationResponse\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"3\n!StreamCommunicationUpdatesRequest\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\"W\n\"StreamCommunicationUpdatesResponse\x12\x31\n\x06update\x18\x01 \x01(\x0b\x32!.recollect.v1.CommunicationUpdate2\xf6\x05\n\x1c\x45xternalCommunicationService\x12l\n\x12ListCommunications\x12\'.recollect.v1.ListCommunicationsRequest\x1a(.recollect.v1.ListCommunicationsResponse\"\x03\x90\x02\x01\x12\x66\n\x10GetCommunication\x12%.recollect.v1.GetCommunicationRequest\x1a&.recollect.v1.GetCommunicationResponse\"\x03\x90\x02\x01\x12N\n\x08SetTrust\x12\x1d.recollect.v1.SetTrustRequest\x1a\x1e.recollect.v1.SetTrustResponse\"\x03\x90\x02\x02\x12W\n\x0bRecordReply\x12 .recollect.v1.RecordReplyRequest\x1a!.recollect.v1.RecordReplyResponse\"\x03\x90\x02\x02\x12\x63\n\x0fListEscalations\x12$.recollect.v1.ListEscalationsRequest\x1a%.recollect.v1.ListEscalationsResponse\"\x03\x90\x02\x01\x12i\n\x11ResolveEscalation\x12&.recollect.v1.ResolveEscalationRequest\x1a\'.recollect.v1.ResolveEscalationResponse\"\x03\x90\x02\x02\x12\x86\x01\n\x1aStreamCommunicationUpdates\x12/.recollect.v1.StreamCommunicationUpdatesRequest\x1a\x30.recollect.v1.StreamCommunicationUpdatesResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1recollect/v1/external_communication_service.proto\x12\x0crecollect.v1\x1a)recollect/v1/external_communication.proto\x1a\x19recollect/v1/recall.proto\"\x94\x01\n\x19ListCommunicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\"\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x1d\n\x15open_escalations_only\x18\x05 \x01(\x08\"r\n\x1aListCommunicationsResponse\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Z\n\x17GetCommunicationRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18GetCommunicationResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xc6\x01\n\x1bSearchCommunicationsRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05party\x18\x03 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x04 \x01(\t\x12\"\n\x05trust\x18\x05 \x01(\x0e\x32\x13.recollect.v1.Trust\x12+\n\ndate_range\x18\x06 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x18\n\x10\x63ommunication_id\x18\x07 \x01(\t\"h\n\x1cSearchCommunicationsResponse\x12\x31\n\x07matches\x18\x01 \x03(\x0b\x32 .recollect.v1.CommunicationMatch\x12\x15\n\rtotal_matches\x18\x02 \x01(\x03\"\x80\x01\n\x16RegisterContactRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\r\n\x05party\x18\x02 \x01(\t\x12\"\n\x05trust\x18\x03 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"U\n\x17RegisterContactResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"s\n\x0fSetTrustRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\"\n\x05trust\x18\x02 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"N\n\x10SetTrustResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"_\n\x12RecordReplyRequest\x12\x18\n\x10\x63ommunication_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05scope\x18\x04 \x01(\t\"\x81\x01\n\x13RecordReplyResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"s\n\x16ListEscalationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x03 \x01(\t\x12\x18\n\x10include_resolved\x18\x04 \x01(\x08\"a\n\x17ListEscalationsResponse\x12-\n\x0b\x65scalations\x18\x01 \x03(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"U\n\x18ResolveEscalationRequest\x12\x15\n\rescalation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"I\n\x19ResolveEscalationResponse\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"3\n!StreamCommunicationUpdatesRequest\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\"W\n\"StreamCommunicationUpdatesResponse\x12\x31\n\x06update\x18\x01 \x01(\x0b\x32!.recollect.v1.CommunicationUpdate2\xcf\x07\n\x1c\x45xternalCommunicationService\x12l\n\x12ListCommunications\x12\'.recollect.v1.ListCommunicationsRequest\x1a(.recollect.v1.ListCommunicationsResponse\"\x03\x90\x02\x01\x12\x66\n\x10GetCommunication\x12%.recollect.v1.GetCommunicationRequest\x1a&.recollect.v1.GetCommunicationResponse\"\x03\x90\x02\x01\x12r\n\x14SearchCommunications\x12).recollect.v1.SearchCommunicationsRequest\x1a*.recollect.v1.SearchCommunicationsResponse\"\x03\x90\x02\x01\x12\x63\n\x0fRegisterContact\x12$.recollect.v1.RegisterContactRequest\x1a%.recollect.v1.RegisterContactResponse\"\x03\x90\x02\x02\x12N\n\x08SetTrust\x12\x1d.recollect.v1.SetTrustRequest\x1a\x1e.recollect.v1.SetTrustResponse\"\x03\x90\x02\x02\x12W\n\x0bRecordReply\x12 .recollect.v1.RecordReplyRequest\x1a!.recollect.v1.RecordReplyResponse\"\x03\x90\x02\x02\x12\x63\n\x0fListEscalations\x12$.recollect.v1.ListEscalationsRequest\x1a%.recollect.v1.ListEscalationsResponse\"\x03\x90\x02\x01\x12i\n\x11ResolveEscalation\x12&.recollect.v1.ResolveEscalationRequest\x1a\'.recollect.v1.ResolveEscalationResponse\"\x03\x90\x02\x02\x12\x86\x01\n\x1aStreamCommunicationUpdates\x12/.recollect.v1.StreamCommunicationUpdatesRequest\x1a\x30.recollect.v1.StreamCommunicationUpdatesResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +37,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['ListCommunications']._serialized_options = b'\220\002\001'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['GetCommunication']._loaded_options = None
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['GetCommunication']._serialized_options = b'\220\002\001'
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['SearchCommunications']._loaded_options = None
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['SearchCommunications']._serialized_options = b'\220\002\001'
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['RegisterContact']._loaded_options = None
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['RegisterContact']._serialized_options = b'\220\002\002'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['SetTrust']._loaded_options = None
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['SetTrust']._serialized_options = b'\220\002\002'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['RecordReply']._loaded_options = None
@@ -46,34 +51,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['ResolveEscalation']._serialized_options = b'\220\002\002'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['StreamCommunicationUpdates']._loaded_options = None
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['StreamCommunicationUpdates']._serialized_options = b'\220\002\001'
-  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_start=111
-  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_end=259
-  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_start=261
-  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_end=375
-  _globals['_GETCOMMUNICATIONREQUEST']._serialized_start=377
-  _globals['_GETCOMMUNICATIONREQUEST']._serialized_end=467
-  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_start=470
-  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_end=630
-  _globals['_SETTRUSTREQUEST']._serialized_start=632
-  _globals['_SETTRUSTREQUEST']._serialized_end=747
-  _globals['_SETTRUSTRESPONSE']._serialized_start=749
-  _globals['_SETTRUSTRESPONSE']._serialized_end=827
-  _globals['_RECORDREPLYREQUEST']._serialized_start=829
-  _globals['_RECORDREPLYREQUEST']._serialized_end=924
-  _globals['_RECORDREPLYRESPONSE']._serialized_start=927
-  _globals['_RECORDREPLYRESPONSE']._serialized_end=1056
-  _globals['_LISTESCALATIONSREQUEST']._serialized_start=1058
-  _globals['_LISTESCALATIONSREQUEST']._serialized_end=1173
-  _globals['_LISTESCALATIONSRESPONSE']._serialized_start=1175
-  _globals['_LISTESCALATIONSRESPONSE']._serialized_end=1272
-  _globals['_RESOLVEESCALATIONREQUEST']._serialized_start=1274
-  _globals['_RESOLVEESCALATIONREQUEST']._serialized_end=1359
-  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_start=1361
-  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_end=1434
-  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_start=1436
-  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_end=1487
-  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_start=1489
-  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_end=1576
-  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_start=1579
-  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_end=2337
+  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_start=138
+  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_end=286
+  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_start=288
+  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_end=402
+  _globals['_GETCOMMUNICATIONREQUEST']._serialized_start=404
+  _globals['_GETCOMMUNICATIONREQUEST']._serialized_end=494
+  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_start=497
+  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_end=657
+  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_start=660
+  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_end=858
+  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_start=860
+  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_end=964
+  _globals['_REGISTERCONTACTREQUEST']._serialized_start=967
+  _globals['_REGISTERCONTACTREQUEST']._serialized_end=1095
+  _globals['_REGISTERCONTACTRESPONSE']._serialized_start=1097
+  _globals['_REGISTERCONTACTRESPONSE']._serialized_end=1182
+  _globals['_SETTRUSTREQUEST']._serialized_start=1184
+  _globals['_SETTRUSTREQUEST']._serialized_end=1299
+  _globals['_SETTRUSTRESPONSE']._serialized_start=1301
+  _globals['_SETTRUSTRESPONSE']._serialized_end=1379
+  _globals['_RECORDREPLYREQUEST']._serialized_start=1381
+  _globals['_RECORDREPLYREQUEST']._serialized_end=1476
+  _globals['_RECORDREPLYRESPONSE']._serialized_start=1479
+  _globals['_RECORDREPLYRESPONSE']._serialized_end=1608
+  _globals['_LISTESCALATIONSREQUEST']._serialized_start=1610
+  _globals['_LISTESCALATIONSREQUEST']._serialized_end=1725
+  _globals['_LISTESCALATIONSRESPONSE']._serialized_start=1727
+  _globals['_LISTESCALATIONSRESPONSE']._serialized_end=1824
+  _globals['_RESOLVEESCALATIONREQUEST']._serialized_start=1826
+  _globals['_RESOLVEESCALATIONREQUEST']._serialized_end=1911
+  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_start=1913
+  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_end=1986
+  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_start=1988
+  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_end=2039
+  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_start=2041
+  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_end=2128
+  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_start=2131
+  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_end=3106
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from recollect.v1 import external_communication_pb2 as _external_communication_pb2
+from recollect.v1 import recall_pb2 as _recall_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -148,6 +149,148 @@ class GetCommunicationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCommunicationResponse: _TypeAlias = GetCommunicationResponse  # noqa: Y015
+
+@_typing.final
+class SearchCommunicationsRequest(_message.Message):
+    """Asks for messages of third parties. Every filter that is set must match."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PARTY_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    DATE_RANGE_FIELD_NUMBER: _builtins.int
+    COMMUNICATION_ID_FIELD_NUMBER: _builtins.int
+    query: _builtins.str
+    """The words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 128 rarest are left out; a query of nothing but
+    stop words searches for those.
+    """
+    limit: _builtins.int
+    """How many at the most. 0 means 10; above 100 counts as 100. Not negative."""
+    party: _builtins.str
+    """Only with this party, in any usual form where `channel` is set, else normalised. At most 320 characters."""
+    channel: _builtins.str
+    """Only on this channel."""
+    trust: _external_communication_pb2.Trust.ValueType
+    """Only with parties of this trust. Unset means all, blocked ones too."""
+    communication_id: _builtins.str
+    """Only this communication."""
+    @_builtins.property
+    def date_range(self) -> _recall_pb2.DateRange:
+        """Only messages said within it."""
+
+    def __init__(
+        self,
+        *,
+        query: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        party: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        trust: _external_communication_pb2.Trust.ValueType = ...,
+        date_range: _recall_pb2.DateRange | None = ...,
+        communication_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["date_range", b"date_range"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "communication_id", b"communication_id", "date_range", b"date_range", "limit", b"limit", "party", b"party", "query", b"query", "trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchCommunicationsRequest: _TypeAlias = SearchCommunicationsRequest  # noqa: Y015
+
+@_typing.final
+class SearchCommunicationsResponse(_message.Message):
+    """Answers SearchCommunications."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MATCHES_FIELD_NUMBER: _builtins.int
+    TOTAL_MATCHES_FIELD_NUMBER: _builtins.int
+    total_matches: _builtins.int
+    """How many messages match, before `limit`."""
+    @_builtins.property
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[_external_communication_pb2.CommunicationMatch]:
+        """Best first. A message whose line in the transcript is damaged is left out."""
+
+    def __init__(
+        self,
+        *,
+        matches: _abc.Iterable[_external_communication_pb2.CommunicationMatch] | None = ...,
+        total_matches: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matches", b"matches", "total_matches", b"total_matches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchCommunicationsResponse: _TypeAlias = SearchCommunicationsResponse  # noqa: Y015
+
+@_typing.final
+class RegisterContactRequest(_message.Message):
+    """Asks to register a contact."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    PARTY_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    channel: _builtins.str
+    """The channel. Required; not `web` or `cli`, where nobody but the owner writes."""
+    party: _builtins.str
+    """The party's address on it, in any usual form. 1 to 320 characters. Required. An owner's own address stays an owner's."""
+    trust: _external_communication_pb2.Trust.ValueType
+    """How far it is trusted. Required."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in SetTrust."""
+
+    def __init__(
+        self,
+        *,
+        channel: _builtins.str = ...,
+        party: _builtins.str = ...,
+        trust: _external_communication_pb2.Trust.ValueType = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "party", b"party", "request_id", b"request_id", "scopes", b"scopes", "trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterContactRequest: _TypeAlias = RegisterContactRequest  # noqa: Y015
+
+@_typing.final
+class RegisterContactResponse(_message.Message):
+    """Answers RegisterContact."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def communication(self) -> _external_communication_pb2.ExternalCommunication:
+        """The communication as it is now."""
+
+    def __init__(
+        self,
+        *,
+        communication: _external_communication_pb2.ExternalCommunication | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterContactResponse: _TypeAlias = RegisterContactResponse  # noqa: Y015
 
 @_typing.final
 class SetTrustRequest(_message.Message):

@@ -46,6 +46,16 @@ class ExternalCommunicationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationResponse.FromString,
                 _registered_method=True)
+        self.SearchCommunications = channel.unary_unary(
+                '/recollect.v1.ExternalCommunicationService/SearchCommunications',
+                request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsResponse.FromString,
+                _registered_method=True)
+        self.RegisterContact = channel.unary_unary(
+                '/recollect.v1.ExternalCommunicationService/RegisterContact',
+                request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactResponse.FromString,
+                _registered_method=True)
         self.SetTrust = channel.unary_unary(
                 '/recollect.v1.ExternalCommunicationService/SetTrust',
                 request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.SetTrustRequest.SerializeToString,
@@ -92,6 +102,23 @@ class ExternalCommunicationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchCommunications(self, request, context):
+        """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
+        display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
+        these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterContact(self, request, context):
+        """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
+        where there is one. So the first message of a known contact asks nobody.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetTrust(self, request, context):
         """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer.
         """
@@ -102,7 +129,8 @@ class ExternalCommunicationServiceServicer(object):
     def RecordReply(self, request, context):
         """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
         a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
-        a known one about its scopes. Ask before sending: what is refused here should not go out.
+        a known one about its scopes. An untrusted party that wrote may besides have the acknowledgement, once until the owner answers:
+        exactly the text of the setting `acknowledgement`. Ask before sending: what is refused here should not go out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,6 +172,16 @@ def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
                     servicer.GetCommunication,
                     request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationResponse.SerializeToString,
+            ),
+            'SearchCommunications': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchCommunications,
+                    request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsResponse.SerializeToString,
+            ),
+            'RegisterContact': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterContact,
+                    request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactResponse.SerializeToString,
             ),
             'SetTrust': grpc.unary_unary_rpc_method_handler(
                     servicer.SetTrust,
@@ -227,6 +265,60 @@ class ExternalCommunicationService(object):
             '/recollect.v1.ExternalCommunicationService/GetCommunication',
             recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationRequest.SerializeToString,
             recollect_dot_v1_dot_external__communication__service__pb2.GetCommunicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchCommunications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ExternalCommunicationService/SearchCommunications',
+            recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsRequest.SerializeToString,
+            recollect_dot_v1_dot_external__communication__service__pb2.SearchCommunicationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterContact(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ExternalCommunicationService/RegisterContact',
+            recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactRequest.SerializeToString,
+            recollect_dot_v1_dot_external__communication__service__pb2.RegisterContactResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,12 +39,22 @@ class ExternalCommunicationServiceStub:
     """The communications that match all filters, newest `update_time` first, in pages."""
     GetCommunication: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.GetCommunicationRequest, _external_communication_service_pb2.GetCommunicationResponse]
     """One communication with a page of its messages."""
+    SearchCommunications: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.SearchCommunicationsRequest, _external_communication_service_pb2.SearchCommunicationsResponse]
+    """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
+    display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
+    these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
+    """
+    RegisterContact: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.RegisterContactRequest, _external_communication_service_pb2.RegisterContactResponse]
+    """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
+    where there is one. So the first message of a known contact asks nobody.
+    """
     SetTrust: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.SetTrustRequest, _external_communication_service_pb2.SetTrustResponse]
     """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer."""
     RecordReply: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.RecordReplyRequest, _external_communication_service_pb2.RecordReplyResponse]
     """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
     a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
-    a known one about its scopes. Ask before sending: what is refused here should not go out.
+    a known one about its scopes. An untrusted party that wrote may besides have the acknowledgement, once until the owner answers:
+    exactly the text of the setting `acknowledgement`. Ask before sending: what is refused here should not go out.
     """
     ListEscalations: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.ListEscalationsRequest, _external_communication_service_pb2.ListEscalationsResponse]
     """The questions that wait for the owner, oldest first."""
@@ -69,12 +79,22 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     """The communications that match all filters, newest `update_time` first, in pages."""
     GetCommunication: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.GetCommunicationRequest, _external_communication_service_pb2.GetCommunicationResponse]  # type: ignore[assignment]
     """One communication with a page of its messages."""
+    SearchCommunications: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.SearchCommunicationsRequest, _external_communication_service_pb2.SearchCommunicationsResponse]  # type: ignore[assignment]
+    """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
+    display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
+    these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
+    """
+    RegisterContact: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.RegisterContactRequest, _external_communication_service_pb2.RegisterContactResponse]  # type: ignore[assignment]
+    """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
+    where there is one. So the first message of a known contact asks nobody.
+    """
     SetTrust: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.SetTrustRequest, _external_communication_service_pb2.SetTrustResponse]  # type: ignore[assignment]
     """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer."""
     RecordReply: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.RecordReplyRequest, _external_communication_service_pb2.RecordReplyResponse]  # type: ignore[assignment]
     """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
     a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
-    a known one about its scopes. Ask before sending: what is refused here should not go out.
+    a known one about its scopes. An untrusted party that wrote may besides have the acknowledgement, once until the owner answers:
+    exactly the text of the setting `acknowledgement`. Ask before sending: what is refused here should not go out.
     """
     ListEscalations: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.ListEscalationsRequest, _external_communication_service_pb2.ListEscalationsResponse]  # type: ignore[assignment]
     """The questions that wait for the owner, oldest first."""
@@ -110,6 +130,27 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         """One communication with a page of its messages."""
 
     @_abc_1.abstractmethod
+    def SearchCommunications(
+        self,
+        request: _external_communication_service_pb2.SearchCommunicationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_communication_service_pb2.SearchCommunicationsResponse, _abc.Awaitable[_external_communication_service_pb2.SearchCommunicationsResponse]]:
+        """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
+        display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
+        these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
+        """
+
+    @_abc_1.abstractmethod
+    def RegisterContact(
+        self,
+        request: _external_communication_service_pb2.RegisterContactRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_communication_service_pb2.RegisterContactResponse, _abc.Awaitable[_external_communication_service_pb2.RegisterContactResponse]]:
+        """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
+        where there is one. So the first message of a known contact asks nobody.
+        """
+
+    @_abc_1.abstractmethod
     def SetTrust(
         self,
         request: _external_communication_service_pb2.SetTrustRequest,
@@ -125,7 +166,8 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_external_communication_service_pb2.RecordReplyResponse, _abc.Awaitable[_external_communication_service_pb2.RecordReplyResponse]]:
         """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
         a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
-        a known one about its scopes. Ask before sending: what is refused here should not go out.
+        a known one about its scopes. An untrusted party that wrote may besides have the acknowledgement, once until the owner answers:
+        exactly the text of the setting `acknowledgement`. Ask before sending: what is refused here should not go out.
         """
 
     @_abc_1.abstractmethod

@@ -161,6 +161,7 @@ class Message(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    SENDER_NAME_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Output only. The number of the message's line in the transcript, from 2 (line 1 describes the conversation). It grows
     with every message, never changes, and is not dense: events of the conversation have lines of their own.
@@ -186,6 +187,10 @@ class Message(_message.Message):
     tool_call_id: _builtins.str
     """The call that this result answers, only with ROLE_TOOL and required there: the id of a call made earlier in the same
     turn and not answered yet.
+    """
+    sender_name: _builtins.str
+    """The display name of the sender, as the channel gives it ("Hanan"). It is for people and proves nothing: two senders may have
+    one name. At most 256 characters; line breaks and control characters become spaces. Stored and answered, not searched.
     """
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
@@ -228,10 +233,11 @@ class Message(_message.Message):
         tool_call_id: _builtins.str = ...,
         attachments: _abc.Iterable[Global___Attachment] | None = ...,
         metadata: _struct_pb2.Struct | None = ...,
+        sender_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "cost", b"cost", "metadata", b"metadata", "timestamp", b"timestamp", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "role", b"role", "sender", b"sender", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_usage", b"_usage", "attachments", b"attachments", "channel", b"channel", "content", b"content", "cost", b"cost", "metadata", b"metadata", "role", b"role", "sender", b"sender", "sender_name", b"sender_name", "sequence", b"sequence", "thinking_text", b"thinking_text", "timestamp", b"timestamp", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "turn_number", b"turn_number", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

@@ -162,8 +162,9 @@ class SearchResult(_message.Message):
     """Its channel."""
     snippet: _builtins.str
     """The part of its best message that fits the query, at most some 240 characters. Words that match stand between the
-    marks U+E000 and U+E001, which stored text keeps no meaning for. Of a long message that has none of the words, the sentence
-    nearest in meaning; where an answer has several such messages, of the last ones the beginning.
+    marks U+E000 and U+E001, which stored text keeps no meaning for. Of a message of more than some 250 words that has none of
+    the words, the part nearest in meaning; of a shorter one the beginning. Of very long messages, the first parts with the words
+    are compared: some 30,000 characters of each, and some 260,000 more in an answer.
     """
     score: _builtins.float
     """From 0 to 1, the best result of an answer highest. Comparable within one answer only."""

@@ -120,9 +120,14 @@ class SearchResponse(_message.Message):
     TOTAL_MATCHES_FIELD_NUMBER: _builtins.int
     LEGS_RUN_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     total_matches: _builtins.int
     """How many conversations have any of the words or are near in meaning, before `limit`. Words so common that reading all their
     places would take long, where rarer ones are there, are left out of the search and of this count.
+    """
+    has_more: _builtins.bool
+    """True if results or hits were left out because the answer would be too large (see ConversationService): ask with a smaller `limit`
+    or a narrower filter.
     """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.SearchResult]:
@@ -148,10 +153,11 @@ class SearchResponse(_message.Message):
         total_matches: _builtins.int = ...,
         legs_run: _abc.Iterable[_builtins.str] | None = ...,
         degraded: _abc.Iterable[_recall_pb2.DegradedLeg] | None = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["degraded", b"degraded", "hits", b"hits", "legs_run", b"legs_run", "results", b"results", "total_matches", b"total_matches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degraded", b"degraded", "has_more", b"has_more", "hits", b"hits", "legs_run", b"legs_run", "results", b"results", "total_matches", b"total_matches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -165,8 +171,13 @@ class FetchContextRequest(_message.Message):
 
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     TURN_RANGE_FIELD_NUMBER: _builtins.int
+    AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
+    after_sequence: _builtins.int
+    """Only the messages of these turns that are behind this line: goes on where an answer with `has_more` ended. 0 means all. Not
+    negative.
+    """
     @_builtins.property
     def turn_range(self) -> _recall_pb2.TurnRange:
         """Which turns, at most 200. Unset means the last 10. Turns behind the conversation's last one are left out; `first` behind it is
@@ -178,10 +189,11 @@ class FetchContextRequest(_message.Message):
         *,
         conversation_id: _builtins.str = ...,
         turn_range: _recall_pb2.TurnRange | None = ...,
+        after_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn_range", b"turn_range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "turn_range", b"turn_range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "conversation_id", b"conversation_id", "turn_range", b"turn_range"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -199,6 +211,7 @@ class FetchContextResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     TOTAL_TURNS_FIELD_NUMBER: _builtins.int
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     conversation_name: _builtins.str
@@ -209,6 +222,10 @@ class FetchContextResponse(_message.Message):
     """How many turns the conversation has."""
     damaged_lines: _builtins.int
     """How many lines of the transcript in that range were damaged and left out."""
+    has_more: _builtins.bool
+    """True if the answer would be too large with all of those messages (see ConversationService), so that the last ones are left out: ask
+    with the same turns and the last `sequence` that was answered as `after_sequence`. Turns are whole, unless one alone is larger.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages of those turns, oldest first."""
@@ -222,10 +239,11 @@ class FetchContextResponse(_message.Message):
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         total_turns: _builtins.int = ...,
         damaged_lines: _builtins.int = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "damaged_lines", b"damaged_lines", "messages", b"messages", "total_turns", b"total_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "damaged_lines", b"damaged_lines", "has_more", b"has_more", "messages", b"messages", "total_turns", b"total_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,6 +298,9 @@ class RecentResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """True if some were left out because the answer would be too large (see ConversationService): ask for those behind the last one."""
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.RecentConversation]:
         """The conversations in the order asked for."""
@@ -288,10 +309,11 @@ class RecentResponse(_message.Message):
         self,
         *,
         conversations: _abc.Iterable[_recall_pb2.RecentConversation] | None = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "has_more", b"has_more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -307,12 +329,15 @@ class BuildContextRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
     FORMAT_FIELD_NUMBER: _builtins.int
+    INCLUDE_GROUP_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that goes on. `conv-` and a ULID. Required."""
     message: _builtins.str
     """The message that is to be answered. At most 1 MiB. Empty asks for hot, warm and anchors only."""
     format: _context_pb2.ContextFormat.ValueType
     """The form of `rendered`."""
+    include_group: _builtins.bool
+    """What other members wrote in the conversation's group too: on WhatsApp in its `group_id`, on Discord in its channel or thread."""
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """How many tokens each tier may have."""
@@ -324,10 +349,11 @@ class BuildContextRequest(_message.Message):
         message: _builtins.str = ...,
         budget: _context_pb2.ContextBudget | None = ...,
         format: _context_pb2.ContextFormat.ValueType = ...,
+        include_group: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "format", b"format", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "format", b"format", "include_group", b"include_group", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -348,10 +374,17 @@ class BuildContextResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     RENDERED_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """What stands for compressed turns, cut where the budget is smaller. Unset if nothing was compressed."""
     rendered: _builtins.str
     """The context in the form asked for. Empty for parts."""
+    has_more: _builtins.bool
+    """True if messages that the budget had room for were left out because the answer would be too large (see ConversationService; the
+    messages count twice, for they stand in `rendered` again). `dropped` names them. Of the conversation's own turns only the newest
+    that such an answer can hold are looked at.
+    """
     @_builtins.property
     def hot(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
         """The last turns, oldest first."""
@@ -378,7 +411,16 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.DegradedLeg]:
-        """The parts that could not answer, or that miss something, and why: `hot`, `warm`, `cold`, `anchors`, or a leg of the search."""
+        """The parts that could not answer, or that miss something, and why: `hot`, `warm`, `cold`, `anchors`, `group`, or a leg of the
+        search.
+        """
+
+    @_builtins.property
+    def group(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.GroupMessage]:
+        """With `include_group` the newest messages of the other members of the group, oldest first: at most 20, and some 900 tokens, which
+        do not count into the budget. In `rendered` they are an element `group` that is marked untrusted, or lines under a heading that
+        says so.
+        """
 
     def __init__(
         self,
@@ -392,10 +434,12 @@ class BuildContextResponse(_message.Message):
         dropped: _abc.Iterable[_context_pb2.DroppedMessage] | None = ...,
         rendered: _builtins.str = ...,
         degraded: _abc.Iterable[_recall_pb2.DegradedLeg] | None = ...,
+        group: _abc.Iterable[_context_pb2.GroupMessage] | None = ...,
+        has_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "hot", b"hot", "rendered", b"rendered", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -467,19 +511,23 @@ class ListAnchorsRequest(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     INCLUDE_SUPERSEDED_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Only this key. Unset means all."""
     include_superseded: _builtins.bool
     """Those that were superseded too."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before. Unset means the first page. The other fields must be those of the page before."""
     def __init__(
         self,
         *,
         key: _builtins.str = ...,
         include_superseded: _builtins.bool = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_superseded", b"include_superseded", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_superseded", b"include_superseded", "key", b"key", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -492,6 +540,9 @@ class ListAnchorsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ANCHORS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Asks for the next page: there is one only where all anchors are too large for an answer (see ConversationService)."""
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_anchor_pb2.Anchor]:
         """By key, the one that holds before those it superseded."""
@@ -500,10 +551,11 @@ class ListAnchorsResponse(_message.Message):
         self,
         *,
         anchors: _abc.Iterable[_anchor_pb2.Anchor] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -88,7 +88,8 @@ class RecallServiceServicer(object):
     """
 
     def Search(self, request, context):
-        """The conversations and messages that fit a question best.
+        """The conversations and messages that fit a question best. ERROR_REASON_DEADLINE_EXCEEDED where that takes longer than the
+        server allows (setting `search_timeout`). A call that its caller cancels stops working.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -109,7 +110,7 @@ class RecallServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BuildContext(self, request, context):
-        """What an agent's model should see before it answers a message.
+        """What an agent's model should see before it answers a message. Limited in time as Search is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

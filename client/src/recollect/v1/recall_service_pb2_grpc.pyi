@@ -38,13 +38,15 @@ class RecallServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RecallServiceAsyncStub: ...
     Search: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.SearchRequest, _recall_service_pb2.SearchResponse]
-    """The conversations and messages that fit a question best."""
+    """The conversations and messages that fit a question best. ERROR_REASON_DEADLINE_EXCEEDED where that takes longer than the
+    server allows (setting `search_timeout`). A call that its caller cancels stops working.
+    """
     FetchContext: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.FetchContextRequest, _recall_service_pb2.FetchContextResponse]
     """The turns around something that was found."""
     Recent: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.RecentRequest, _recall_service_pb2.RecentResponse]
     """Conversations by time, for browsing."""
     BuildContext: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.BuildContextRequest, _recall_service_pb2.BuildContextResponse]
-    """What an agent's model should see before it answers a message."""
+    """What an agent's model should see before it answers a message. Limited in time as Search is."""
     ListTierTransitions: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]
     """The moves of conversations between tiers, newest first."""
     ListAnchors: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]
@@ -68,13 +70,15 @@ class RecallServiceAsyncStub(RecallServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Search: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.SearchRequest, _recall_service_pb2.SearchResponse]  # type: ignore[assignment]
-    """The conversations and messages that fit a question best."""
+    """The conversations and messages that fit a question best. ERROR_REASON_DEADLINE_EXCEEDED where that takes longer than the
+    server allows (setting `search_timeout`). A call that its caller cancels stops working.
+    """
     FetchContext: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.FetchContextRequest, _recall_service_pb2.FetchContextResponse]  # type: ignore[assignment]
     """The turns around something that was found."""
     Recent: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.RecentRequest, _recall_service_pb2.RecentResponse]  # type: ignore[assignment]
     """Conversations by time, for browsing."""
     BuildContext: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.BuildContextRequest, _recall_service_pb2.BuildContextResponse]  # type: ignore[assignment]
-    """What an agent's model should see before it answers a message."""
+    """What an agent's model should see before it answers a message. Limited in time as Search is."""
     ListTierTransitions: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]  # type: ignore[assignment]
     """The moves of conversations between tiers, newest first."""
     ListAnchors: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListAnchorsRequest, _recall_service_pb2.ListAnchorsResponse]  # type: ignore[assignment]
@@ -101,7 +105,9 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.SearchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.SearchResponse, _abc.Awaitable[_recall_service_pb2.SearchResponse]]:
-        """The conversations and messages that fit a question best."""
+        """The conversations and messages that fit a question best. ERROR_REASON_DEADLINE_EXCEEDED where that takes longer than the
+        server allows (setting `search_timeout`). A call that its caller cancels stops working.
+        """
 
     @_abc_1.abstractmethod
     def FetchContext(
@@ -125,7 +131,7 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.BuildContextRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.BuildContextResponse, _abc.Awaitable[_recall_service_pb2.BuildContextResponse]]:
-        """What an agent's model should see before it answers a message."""
+        """What an agent's model should see before it answers a message. Limited in time as Search is."""
 
     @_abc_1.abstractmethod
     def ListTierTransitions(

@@ -27,12 +27,20 @@ def party_to(party: Party) -> recollect.Party | None:
     """A party as the client has it."""
     if party == NOBODY:
         return None
-    return recollect.Party(contact=party.contact, group_id=party.group_id, thread_id=party.thread_id, subject=party.subject)
+    return recollect.Party(
+        contact=party.contact,
+        group_id=party.group_id,
+        thread_id=party.thread_id,
+        subject=party.subject,
+        contact_name=party.contact_name,
+    )
 
 
 def party_from(party: recollect.Party | None) -> Party:
     """A party as the house has it."""
-    return NOBODY if party is None else Party(party.contact, party.group_id, party.thread_id, party.subject)
+    if party is None:
+        return NOBODY
+    return Party(party.contact, party.group_id, party.thread_id, party.subject, party.contact_name)
 
 
 def message_to(message: Message) -> recollect.Message:
@@ -46,6 +54,7 @@ def message_to(message: Message) -> recollect.Message:
         cost=message.cost,
         channel=message.channel,
         sender=message.sender,
+        sender_name=message.sender_name,
         tool_calls=tuple(recollect.ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         attachments=tuple(recollect.Attachment(it.media_type, it.uri, it.bytes_length) for it in message.attachments),
@@ -67,6 +76,7 @@ def message_from(message: recollect.Message) -> Message:
         cost=message.cost,
         channel=message.channel,
         sender=message.sender,
+        sender_name=message.sender_name,
         tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,
         attachments=tuple(Attachment(it.media_type, it.uri, it.bytes_length) for it in message.attachments),

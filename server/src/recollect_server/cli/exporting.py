@@ -1,10 +1,10 @@
 """`recollect-server export`: writes conversations of a running server as plain Recollect JSONL, which `import` reads."""
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import click
 from recollect import Client, Conversation, DataDamaged, InvalidArgument, LoadedConversation, NotFound, ResourceExhausted
@@ -101,17 +101,19 @@ def _write(client: Client, folder: Path, conversation_id: str) -> Tally:
     if damaged:
         tally.skip(conversation_id, f"{damaged} damaged lines of its transcript")
     path = _path(folder, conversation_id)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with open(part, "wb", opener=_private) as file:
+    # Made anew, for the owner alone, under a name that nobody can guess: others may write to the folder too.
+    with NamedTemporaryFile("wb", dir=folder, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
+        part = Path(file.name)
+        try:
             file.write(encode(Entry(_began(now.conversation))))
             for page in pages:
                 file.writelines(_lines(page))
                 tally.messages_new += len(page)
             file.writelines(encode(Entry(event)) for event in _events(now))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+            file.close()  # all of it is written before it takes the name
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     tally.conversations_new = 1
     return tally
 
@@ -121,9 +123,12 @@ def _history(client: Client, conversation: Conversation) -> tuple[list[list[Mess
     pages: list[list[Message]] = []
     damaged = 0
     before, turns, more = conversation.turn_count + 1, _PAGE_TURNS, conversation.message_count > 0
-    while more and before > 1:
+    cut = 0  # the line before which the turn goes on, where it alone is larger than an answer may be
+    while more and (before > 1 or cut):
         try:
-            page = client.conversations.load(conversation.id, max_turns=turns, max_tokens=_PAGE_TOKENS, before_turn=before)
+            page = client.conversations.load(
+                conversation.id, max_turns=turns, max_tokens=_PAGE_TOKENS, before_turn=before, before_sequence=cut
+            )
         except ResourceExhausted:
             if turns == 1:
                 raise
@@ -133,7 +138,8 @@ def _history(client: Client, conversation: Conversation) -> tuple[list[list[Mess
         more = page.has_more
         if page.messages:
             pages.append([message_from(message) for message in page.messages])
-        before = page.messages[0].turn_number if page.messages else before - 1
+        cut = page.cut_before_sequence
+        before = page.messages[0].turn_number + bool(cut) if page.messages else before - 1
     return pages[::-1], damaged
 
 
@@ -175,7 +181,3 @@ def _events(now: LoadedConversation) -> Iterator[Event]:
 
 def _path(folder: Path, conversation_id: str) -> Path:
     return folder / f"{conversation_id}{SUFFIX}"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

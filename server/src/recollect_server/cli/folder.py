@@ -1,5 +1,6 @@
 """What the commands that work on a data folder share: the lock, the folder of the space, and how progress is shown."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from recollect_server.app import CannotStart, FolderLock
-from recollect_server.cli.logs import set_up_logs_of_a_command
+from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
@@ -62,7 +63,7 @@ def shown(what: str, clock: Callable[[], float] = time.monotonic) -> Progress:
             last = now
         if now - last >= 1 or (showing and done == of):
             last, showing = now, True
-            click.echo(f"{what}: {done} of {of} conversations", err=True)
+            say(f"{what}: {done} of {of} conversations", sys.stderr)
 
     return show
 

@@ -1,5 +1,6 @@
 """`recollect-server import`: brings recall sets and transcripts into a running server, exactly once."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from recollect_server.cli.recall_sets import SetOptions
 from recollect_server.cli.remote import connected, with_target
 from recollect_server.cli.sending import carry_out
 from recollect_server.domain.errors import InvalidField
+from recollect_server.storage.transcript.files import open_transcript
 from recollect_server.transport.checks import Checks
 
 Reading = Callable[[], Plan | Skip | None]
@@ -126,7 +128,7 @@ def _is_transcript(path: Path) -> bool:
     """Whether a file's first line that is JSON is one of a transcript."""
     if path.match(transcripts.PATTERN):
         return True
-    with path.open("rb") as file:
+    with os.fdopen(open_transcript(path.resolve(), os.O_RDONLY), "rb") as file:
         for text in file:
             try:
                 fields: Any = orjson.loads(text)

@@ -1,34 +1,58 @@
 """How logs look: one line an event on standard error, as text for a person or as JSON.
 
 An event is kept as it is and made into a line by a thread of its own some times a second, many at once: a call pays for neither the
-text nor the system call. From warnings on a line is written before the call goes on.
+text nor the system call. From warnings on a line is written before the call goes on, as long as standard error takes it.
+
+Standard error may refuse (a full disk, a pipe that nobody reads any more) or block (a pipe whose reader stands still). Logging
+never raises into its caller, never waits long, and keeps a bounded number of events until standard error takes them again; how
+many were dropped is then a line of its own.
 """
 
 import atexit
 import logging
+import os
 import sys
 import threading
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO
 
+import click
 import structlog
 
 from recollect_server.domain.time import system_clock, to_text
 from recollect_server.settings import Settings
 
 _SECONDS = 0.1
+_MAX_WAITING = 10_000  # events that wait to be written: about 4 MB
+_PATIENCE_SECONDS = 0.2  # that a warning waits until it is written
+_LAST_SECONDS = 1.0  # that the end of the process waits for the last lines
+_LINES = 1000  # that are made at once
 
 
 def set_up_logs(settings: Settings) -> None:
     """Sets structlog up for a process that serves."""
-    output = _Output(_renderer(settings))
+    output = Output(_renderer(settings), sys.__stderr__.fileno() if sys.__stderr__ else 2)
     _configure(settings, output, for_good=True)
-    threading.Thread(target=output.write_now_and_then, name="log", daemon=True).start()
-    atexit.register(output.write)
+    output.start()
+    atexit.register(output.close)
 
 
 def set_up_logs_of_a_command(settings: Settings) -> None:
     """Sets structlog up for a command that ends by itself: the same lines, each written at once."""
     _configure(settings, _OutputAtOnce(_renderer(settings)), for_good=False)
+
+
+def say(text: str, stream: TextIO | None) -> None:
+    """Print a line that nobody depends on: a stream that refuses it ends nothing, and keeps none of it for later."""
+    if stream is None:
+        return
+    with suppress(OSError, ValueError):
+        try:
+            file = stream.fileno()
+        except (OSError, ValueError):  # a stream without a file, as tests have them
+            click.echo(text, file=stream)
+        else:
+            os.write(file, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def _renderer(settings: Settings) -> structlog.typing.Processor:
@@ -37,7 +61,7 @@ def _renderer(settings: Settings) -> structlog.typing.Processor:
     return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
 
 
-def _configure(settings: Settings, output: "_Output", *, for_good: bool) -> None:
+def _configure(settings: Settings, output: "Output | _OutputAtOnce", *, for_good: bool) -> None:
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, _stamped],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
@@ -51,49 +75,125 @@ def _stamped(_logger: Any, _name: str, event: structlog.typing.EventDict) -> tup
     return (event,), {}
 
 
-class _Output:
-    """Where events go. Safe to call from any thread."""
+class Output:
+    """Standard error as a place for events. Safe to call from any thread; one thread writes."""
 
-    def __init__(self, renderer: structlog.typing.Processor) -> None:
+    def __init__(self, renderer: structlog.typing.Processor, file: int, max_waiting: int = _MAX_WAITING) -> None:
+        """`file`: the descriptor that is written to. `max_waiting`: events that are kept until it takes them."""
         self._renderer = renderer
-        self._events: list[structlog.typing.EventDict] = []  # appended by any thread, taken by the one that writes
-        self._writing = threading.Lock()  # held by the one that writes
+        self._file = file
+        self._max_waiting = max_waiting
+        # Appended by any thread, taken by the one that writes. An Event among them is set once all before it is written.
+        self._events: list[structlog.typing.EventDict | threading.Event] = []
+        self._text = b""  # lines that are made and not written yet; only the writing thread touches them
+        self._refusal = ""
+        self._stalled = False  # the last warning waited in vain
+        self._guard = threading.Lock()  # guards the number of dropped events
+        self._dropped = 0
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+
+    def start(self) -> None:
+        """Start writing. Call it once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left, as long as that takes no more than a second."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(_LAST_SECONDS)
 
     def info(self, event: structlog.typing.EventDict) -> None:
-        """Keeps an event for the next time."""
-        self._events.append(event)
+        """Keep an event for the next time."""
+        if len(self._events) < self._max_waiting:
+            self._events.append(event)
+        else:
+            with self._guard:
+                self._dropped += 1
 
     debug = info
 
     def warning(self, event: structlog.typing.EventDict) -> None:
-        """Writes an event now, with all before it."""
-        self._events.append(event)
-        self.write()
+        """Write an event now, with all before it, unless standard error refuses or blocks."""
+        self.info(event)
+        if self._refusal or self._stalled or len(self._events) >= self._max_waiting:
+            return
+        written = threading.Event()
+        self._events.append(written)
+        self._wake.set()
+        if not written.wait(_PATIENCE_SECONDS):
+            self._stalled = True
 
     error = critical = exception = fatal = warning
 
-    def write(self) -> None:
-        """Writes what there is."""
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            # What refuses is tried again at the same pace, however many warnings come.
+            (self._closing if self._refusal else self._wake).wait(_SECONDS)
+            self._wake.clear()
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        """Write what there is, or as much of it as is taken."""
+        while self._text or self._events:
+            taken: list[structlog.typing.EventDict | threading.Event] = []
+            if not self._text:
+                taken = self._events[:_LINES]
+                del self._events[: len(taken)]
+                self._text = b"".join(self._line(it) for it in taken if not isinstance(it, threading.Event))
+            is_written = self._put()
+            for it in taken:
+                if isinstance(it, threading.Event):
+                    it.set()
+            if not is_written:
+                return
+        if self._refusal or self._dropped:
+            self._resume()
+
+    def _put(self) -> bool:
+        """Write the lines that are made; False if some are left. A line that was written in part goes on where it ended."""
+        try:
+            while self._text:
+                self._text = self._text[os.write(self._file, self._text) :]
+        except OSError as error:
+            self._refusal = error.strerror or str(error)
+            return False
+        self._stalled = False
+        return True
+
+    def _resume(self) -> None:
+        """Say that lines were dropped, or came late."""
+        with self._guard:
+            dropped, self._dropped = self._dropped, 0
+        reason, self._refusal = self._refusal or "standard error was not read", ""
+        event = {"event": "log_resumed", "dropped": dropped, "reason": reason, "level": "warning", "timestamp": system_clock()}
+        self._text = self._line(event)
+        self._put()
+
+    def _line(self, event: structlog.typing.EventDict) -> bytes:
+        try:
+            return _rendered(self._renderer, event)
+        except Exception as error:  # noqa: BLE001 - whatever an event holds: the thread that writes must live
+            stub = {"event": "log_event_failed", "error": type(error).__name__, "level": "error", "timestamp": system_clock()}
+            return _rendered(self._renderer, stub)
+
+
+class _OutputAtOnce:
+    """Standard error of a command that ends by itself: every event is written now, or never if it is refused."""
+
+    def __init__(self, renderer: structlog.typing.Processor) -> None:
+        self._renderer = renderer
+        self._writing = threading.Lock()
+
+    def warning(self, event: structlog.typing.EventDict) -> None:
+        """Write an event."""
         with self._writing:
-            count = len(self._events)
-            events = self._events[:count]
-            del self._events[:count]
-            if events:
-                sys.stderr.write("".join(f"{self._line(event)}\n" for event in events))
-                sys.stderr.flush()
+            say(_rendered(self._renderer, event).decode().rstrip("\n"), sys.stderr)
 
-    def write_now_and_then(self) -> None:
-        """Writes what there is, some times a second, for ever."""
-        never = threading.Event()
-        while not never.wait(_SECONDS):
-            self.write()
-
-    def _line(self, event: structlog.typing.EventDict) -> Any:
-        event["timestamp"] = to_text(event["timestamp"])
-        return self._renderer(None, "", event)
+    debug = info = error = critical = exception = fatal = warning
 
 
-class _OutputAtOnce(_Output):
-    """Writes every event now."""
-
-    info = debug = _Output.warning
+def _rendered(renderer: structlog.typing.Processor, event: structlog.typing.EventDict) -> bytes:
+    line: Any = renderer(None, "", {**event, "timestamp": to_text(event["timestamp"])})
+    return f"{line}\n".encode(errors="backslashreplace")

@@ -1,5 +1,6 @@
 """Reads recall sets: folders with a `conversations.jsonl`, one conversation a line with all its messages."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Skip
 from recollect_server.domain.conversation import MAX_PARTICIPANTS, Abbreviated, Began
 from recollect_server.domain.message import Message, Role
+from recollect_server.storage.transcript.files import open_transcript
 
 FILE = "conversations.jsonl"
 _MAX_NAME = 256
@@ -54,7 +56,7 @@ class SetLine:
 
 def lines(path: Path) -> Iterator[SetLine]:
     """The lines of a set's file. Raises OSError."""
-    with path.open("rb") as file:
+    with os.fdopen(open_transcript(path.resolve(), os.O_RDONLY), "rb") as file:
         for number, text in enumerate(file, start=1):
             if text.strip():
                 yield SetLine(path, number, text)

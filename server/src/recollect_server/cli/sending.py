@@ -25,6 +25,7 @@ from recollect import (
 
 from recollect_server.cli.conversion import message_to, party_to, time_to
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Tally
+from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorSet,
@@ -64,6 +65,7 @@ class _Sending:
         self._turn = 0  # the newest turn, as far as we sent it
         self._turns: dict[int, int] = {}  # turn numbers at home -> here
         self._handled = 0  # messages sent or refused
+        self._pinned = False  # whether it has the place of its party here
 
     def run(self) -> Tally:
         if self._is_at_home():
@@ -115,15 +117,51 @@ class _Sending:
         if not self._plan.message_count:
             begins, ends = time_to(began.time), time_to(began.time + 1)
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
-        self._id = self._calls.create(
+        self._id = self._begin(pinned=self._has_free_place())
+        return self._id in begun
+
+    def _begin(self, *, pinned: bool) -> str:
+        """Begin the conversation, pinned where that is possible, and return its id."""
+        try:
+            self._id = self._begin_as(pinned=pinned)
+        except AlreadyExists:  # an earlier run found its place otherwise
+            self._id = self._begin_as(pinned=not pinned)
+            pinned = not pinned
+        except InvalidArgument as error:
+            if not pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                raise
+            self._id = self._begin_as(pinned=False)  # its party names no place
+            pinned = False
+        self._pinned = pinned
+        return self._id
+
+    def _begin_as(self, *, pinned: bool) -> str:
+        began = self._plan.began
+        return self._calls.create(
             began.channel,
             participants=began.participants,
             party=party_to(began.party),
             model=began.model,
             create_time=time_to(began.time),
+            pinned=pinned,
             request_id=request_id(*self._plan.key, "create"),
         ).id
-        return self._id in begun
+
+    def _has_free_place(self) -> bool:
+        """Return whether the conversation was pinned last and nobody has its place here: what comes in joins it then."""
+        began = self._plan.began
+        pinned = began.pinned
+        for step in self._plan.steps:
+            if isinstance(step, Batch):
+                if any(placed.message.channel not in ("", began.channel) for placed in step.messages):
+                    return False  # a pinned conversation takes no message of another channel
+            elif isinstance(step.event, MetaUpdated) and step.event.pinned is not None:
+                pinned = step.event.pinned
+            elif isinstance(step.event, Continued):
+                pinned = False
+        if not pinned or began.channel == EMAIL:  # on e-mail ids lead to it, and several are pinned
+            return pinned
+        return not any(self._calls.list(channels=[began.channel], party=party_to(began.party), pinned=True))
 
     def _append(self, number: str, batch: list[Placed]) -> None:
         while batch:
@@ -192,8 +230,8 @@ class _Sending:
                     self._tally.skip(step.where, "the API takes no title but one that was given by hand")
                 if model is not None:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
-                if pinned is not None:
-                    self._tally.skip(step.where, "the API takes no pin: channels pin their conversations themselves")
+                if pinned and not self._pinned:
+                    self._tally.skip(step.where, "another conversation is pinned at its place, or its party names none")
             case AnchorSet(key):
                 self._tally.skip(step.where, f"the API takes no anchor of a conversation: {key} stays behind")
             case SplitSuggested():

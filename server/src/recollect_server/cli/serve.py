@@ -10,7 +10,7 @@ import click
 
 from recollect_server import app
 from recollect_server.cli.folder import shown
-from recollect_server.cli.logs import set_up_logs
+from recollect_server.cli.logs import say, set_up_logs
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.server import CannotListen
@@ -36,10 +36,10 @@ def serve(config: Path | None, **flags: Any) -> None:
     gc.freeze()
     found = running.recovered
     note = f", {found.messages} messages indexed anew" if found.messages else ""
-    click.echo(
+    say(
         f"Recollect listens on {running.address} and keeps {found.conversations} conversations in"
-        f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C."
+        f" {running.data_dir.resolve()}{note}. Stop it with Ctrl-C.",
+        sys.stdout,
     )
-    sys.stdout.flush()
     signal.sigwait(_STOPS)
     running.stop()

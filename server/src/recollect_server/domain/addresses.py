@@ -5,6 +5,9 @@ Every function gives a normal form its own form back, and the empty text for wha
 
 import re
 import unicodedata
+from contextlib import suppress
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.utils import parseaddr
 from functools import lru_cache
 from itertools import chain
@@ -14,6 +17,12 @@ EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web
 OWNERS_ALONE = frozenset({WEB, CLI})
 """Channels on which nobody but the owner can write."""
 
+MAX_DISPLAY_NAME = 256
+"""Characters of a display name."""
+
+_CONTROLS = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that let text run from right to left: a name with one shows what stands behind it in another order."""
 _PHONES = frozenset({WHATSAPP, "signal", "sms"})
 _PHONE = re.compile(r"\+?[0-9 ().\-/]*")
 _PERSONAL = frozenset({"s.whatsapp.net", "c.us"})  # servers on which the part before the @ is a phone number
@@ -34,6 +43,22 @@ def normal_address(channel: str, text: str) -> str:
     if channel == DISCORD and (mention := _MENTION.fullmatch(text)):
         return mention[1]
     return text
+
+
+def display_name(text: str) -> str:
+    """Return a display name on one line: control characters, and those that turn the direction of text, become spaces."""
+    kept = "".join(" " if unicodedata.category(it) in _CONTROLS or it in _TURNS else it for it in text)
+    return " ".join(kept.split())
+
+
+def name_in(channel: str, text: str) -> str:
+    """Return the display name that an address on e-mail has before it, as in `"Hanan" <hanan@example.org>`."""
+    if channel != EMAIL or "<" not in text:
+        return ""
+    name = parseaddr(display_name(text))[0]
+    with suppress(HeaderParseError, LookupError, ValueError):  # a name that is encoded wrongly is kept as it is written
+        name = str(make_header(decode_header(name)))  # `=?utf-8?b?…?=`
+    return display_name(name.encode(errors="replace").decode())[:MAX_DISPLAY_NAME].rstrip()
 
 
 def normal_group(text: str) -> str:

@@ -22,16 +22,19 @@ def message_tokens(message: Message) -> int:
     return estimate_tokens(message.content) + calls
 
 
-def newest_turns(messages: Iterable[tuple[int, int, T]], *, after_turn: int, max_turns: int, max_tokens: int) -> list[T]:
-    """The newest whole turns within both limits, the newest one in any case; what it answers is oldest first.
+def newest_turns(
+    messages: Iterable[tuple[int, int, int, T]], *, after_turn: int, max_turns: int, max_tokens: int, max_bytes: int
+) -> tuple[list[T], bool]:
+    """The newest whole turns within the limits, oldest first, and whether the only turn is cut.
 
-    `messages` are `(turn number, tokens, anything)`, newest first, and are read no further than needed. Turns up to `after_turn`
-    are not taken.
+    `messages` are `(turn number, tokens, bytes, anything)`, newest first, and are read no further than needed. Turns up to
+    `after_turn` are not taken. The newest turn is taken even with more tokens than allowed; with more bytes it is cut: its last
+    messages are taken, one at the least.
     """
     chosen: list[T] = []
     turn: list[T] = []  # the messages of a turn that is not known to fit yet
-    turn_number = tokens = turns = 0
-    for number, size, message in messages:
+    turn_number = tokens = turns = total = 0
+    for number, size, length, message in messages:
         if number <= after_turn:
             break
         if number != turn_number:
@@ -41,8 +44,18 @@ def newest_turns(messages: Iterable[tuple[int, int, T]], *, after_turn: int, max
             if turns > max_turns:
                 break
         tokens += size
-        if tokens > max_tokens and turns > 1:
+        total += length
+        if turns > 1 and (tokens > max_tokens or total > max_bytes):
             turn = []
             break
+        if total > max_bytes and turn:
+            return turn[::-1], True
         turn.append(message)
-    return (chosen + turn)[::-1]
+    return (chosen + turn)[::-1], False
+
+
+def message_bytes(message: Message) -> int:
+    """About how many bytes a message has in an answer or in memory."""
+    texts = [message.content, message.thinking_text, *(call.arguments for call in message.tool_calls)]
+    rest = len(str(message.metadata)) if message.metadata else 0
+    return 100 + sum(len(text.encode()) for text in texts) + 300 * len(message.attachments) + rest

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 HELP = """\
 /new: begin a new conversation here; the old one stays and can be found
-/model: say which model answers
+/model: say which model answers, and which may be chosen
 /model opus, /model sonnet, /model haiku, or a model's id: let another model answer; /model default takes that back
 /history, /history 20: show the last messages
 /clear: remove this conversation for good, and begin a new one; asks first
@@ -94,6 +94,13 @@ def _model(rest: str) -> Command:
     if not _MODEL.fullmatch(rest):
         return Say("A model is one word of at most 128 letters, digits and . _ : / @ + -, as in /model haiku.")
     return SetModel({"default": ""}.get(rest.lower(), rest.lower() if rest.lower() in ("opus", "sonnet", "haiku") else rest))
+
+
+def listed_model(model: str, models: tuple[str, ...]) -> str | None:
+    """Return a model as a list of those that may be chosen spells it; None if it is none of them. No list allows any."""
+    if not model or not models:
+        return model
+    return next((it for it in models if it.casefold() == model.casefold()), None)
 
 
 def _history(rest: str) -> Command:

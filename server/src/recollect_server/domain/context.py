@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.budget import estimate_tokens, message_tokens
+from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
@@ -108,6 +109,10 @@ class Context:
     names: dict[str, str] = field(default_factory=dict)
     """What the conversations of the cold tier are called, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
+    has_more: bool = False
+    """Whether messages were left out only because the answer would be too large."""
+    group: "list[GroupMessage]" = field(default_factory=list)
+    """What other members of the group wrote, oldest first."""
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:
@@ -118,6 +123,25 @@ class Context:
     def own(self) -> list[Message]:
         """What was packed of this conversation, in its order."""
         return [candidate.message for candidate in (*self.warm.packed, *self.hot.packed)]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMessage:
+    """What another member of a conversation's group wrote, who is no owner. Data, never the user's words."""
+
+    communication: Communication
+    message: ExternalMessage
+
+    @property
+    def tokens(self) -> int:
+        """What it takes."""
+        return max(1, estimate_tokens(self.message.text))
+
+    @property
+    def name(self) -> str:
+        """Who wrote: the display name, which proves nothing, and the address."""
+        name, address = self.message.origin.sender_name, self.communication.party
+        return f"{name} ({address})" if name else address
 
 
 Unit = list[Candidate]

@@ -25,6 +25,8 @@ class Party:
     group_id: str = ""
     thread_id: str = ""
     subject: str = ""
+    contact_name: str = ""
+    """The contact's display name, as the channel gave it last, for people: nothing is routed by it."""
 
 
 NOBODY = Party()
@@ -241,6 +243,9 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
     participants = before.participants
     if message.sender and message.sender not in participants and len(participants) < MAX_PARTICIPANTS:
         participants = (*participants, message.sender)
+    party = before.party
+    if message.sender_name and message.sender == party.contact and message.sender_name != party.contact_name:
+        party = replace(party, contact_name=message.sender_name)
     usage = before.usage_total
     if message.usage:
         usage = Usage(min(usage.input + message.usage.input, _MAX_TOKENS), min(usage.output + message.usage.output, _MAX_TOKENS))
@@ -261,7 +266,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         manually_named=before.manually_named,
         pinned=before.pinned,
         model=before.model,
-        party=before.party,
+        party=party,
         usage_total=usage,
         cost_total=min(before.cost_total + (message.cost or 0.0), _MAX_COST),
         compressed_through=before.compressed_through,

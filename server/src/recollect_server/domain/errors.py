@@ -16,11 +16,14 @@ RecollectError
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
+├── CallerGone              the caller cancelled the call, or its connection broke
+├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
     ├── StorageUnavailable  the disk refused
     ├── IndexUnavailable    the index cannot answer
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
+    ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     └── Stopping            the server stops
 """
 
@@ -162,6 +165,20 @@ class EscalationClosed(RecollectError):
         self.escalation_id = escalation_id
 
 
+class CallerGone(RecollectError):
+    """The caller cancelled the call, or its connection broke. Nobody reads this."""
+
+    def __init__(self) -> None:
+        super().__init__("the caller cancelled the call")
+
+
+class DeadlineExceeded(RecollectError):
+    """The call took longer than its caller or the server allows."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the call was stopped after {seconds:.3g} s: ask for less, or allow more time")
+
+
 class TryAgain(RecollectError):
     """The same request may succeed later: after so many milliseconds, at the soonest."""
 
@@ -189,8 +206,15 @@ class RateLimited(TryAgain):
 class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"{most} subscribers are connected, and no more are taken")
+    def __init__(self, most: int, kind: str = "subscribers") -> None:
+        super().__init__(f"{most} {kind} are connected, and no more are taken")
+
+
+class TooManyAnswers(TryAgain):
+    """As many large answers are on their way as memory is allowed for, and none ended for some seconds."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large answers are on their way: try again, or ask for less at once")
 
 
 class Stopping(TryAgain):

@@ -6,7 +6,8 @@ each of these entries is `Unknown`: nothing of a third party can come into one, 
 Trust says what becomes of what a party writes, and whether it may be answered:
 
 - untrusted, as everybody begins: it is kept, and the owner is asked. While a question waits, what comes joins it: one question a
-  party, however much it writes. The owner's answer releases replies until the party writes again.
+  party, however much it writes. The owner's answer releases replies until the party writes again. Before that answer the party may
+  have one acknowledgement of a fixed text.
 - known: it is kept and the agent answers, about the party's scopes. Nobody is asked.
 - blocked: it is kept, and nothing more happens. Who watches is not told either, so nobody can keep a panel busy; and a question
   that waited is closed without an answer.
@@ -15,7 +16,8 @@ Trust says what becomes of what a party writes, and whether it may be answered:
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from recollect_server.domain.conversation import Unknown, opening_of
+from recollect_server.domain.addresses import display_name
+from recollect_server.domain.conversation import MAX_OPENING, Unknown, opening_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.time import updated
@@ -55,6 +57,12 @@ class Communication:
     """The escalations that wait for the owner."""
     released: bool = False
     """Whether the owner answered what an untrusted party wrote last."""
+    party_name: str = ""
+    """The party's display name, as the channel gave it last. It proves nothing."""
+    subject: str = ""
+    """The subject of its newest e-mail that has one."""
+    acknowledged: bool = False
+    """Whether an acknowledgement was recorded since the owner last answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,34 @@ class CommunicationBegan(Unknown):
     channel: str
     party: str
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmailHeaders:
+    """The headers of a third party's e-mail, the ids without angle brackets: what an answer needs."""
+
+    message_id: str
+    in_reply_to: str = ""
+    references: tuple[str, ...] = ()
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where on a channel a message was written, and what the channel calls its sender. Empty texts are unset."""
+
+    sender_name: str = ""
+    email: EmailHeaders | None = None
+    group_id: str = ""
+    thread_id: str = ""
+
+    @property
+    def group(self) -> str:
+        """The group that others read too; empty for a direct message or an e-mail."""
+        return self.group_id or self.thread_id
+
+
+DIRECT = Provenance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +117,9 @@ class ExternalMessage(Unknown):
     """What a reply was about, where that was said."""
     arrived: int = 0
     """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
+    origin: Provenance = DIRECT
+    acknowledgement: bool = False
+    """Whether it is the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +182,9 @@ def fold(before: Communication | None, content: object) -> Communication | None:
                 update_time=updated(None if first else before.update_time, content.timestamp, content.arrived),
                 message_count=before.message_count + 1,
                 released=before.released and content.direction is Direction.OUTBOUND,
+                party_name=content.origin.sender_name or before.party_name,
+                subject=(content.origin.email.subject if content.origin.email else "") or before.subject,
+                acknowledged=before.acknowledged or content.acknowledgement,
             )
         case TrustSet():
             return replace(before, trust=content.trust, scopes=content.scopes)
@@ -150,7 +192,10 @@ def fold(before: Communication | None, content: object) -> Communication | None:
             return replace(before, open=(*before.open, content.id))
         case EscalationResolved():
             left = tuple(name for name in before.open if name != content.id)
-            return replace(before, open=left, released=before.released or (bool(content.answer) and not left))
+            answered = bool(content.answer) and not left
+            return replace(
+                before, open=left, released=before.released or answered, acknowledged=before.acknowledged and not answered
+            )
         case _:
             return before
 
@@ -168,13 +213,25 @@ def refusal(communication: Communication, scope: str) -> str:
             return ""
 
 
+def may_acknowledge(communication: Communication) -> bool:
+    """Whether the party may have the acknowledgement: it is untrusted, wrote, and had none since the owner last answered."""
+    return communication.trust is Trust.UNTRUSTED and communication.message_count > 0 and not communication.acknowledged
+
+
 def question_about(communication: Communication, message: ExternalMessage) -> str:
-    """What the owner is asked: who wrote, on which channel, and how the message begins."""
-    words = opening_of(message.text)
+    """Return what the owner is asked: who wrote, where, and how the message begins.
+
+    The display name stands in quotes before the address, so that no name passes for an address or for words of ours.
+    """
+    words = opening_of(display_name(message.text[: 4 * MAX_OPENING]))
     if not words:
         count = len(message.attachments)
         words = f"({count} attachment{'s' if count != 1 else ''})"
-    return f"{communication.party} wrote on {communication.channel}: {words}\nWhat should be answered?"
+    origin = message.origin
+    name = origin.sender_name.replace('"', "'")
+    who = f'"{name}" ({communication.party})' if name else communication.party
+    where = f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
+    return f"{who} wrote on {where}: {words}\nWhat should be answered?"
 
 
 # What a panel is told ---------------------------------------------------------------------------------------------------

@@ -6,13 +6,15 @@ name do: see `mail_ids_of`.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from recollect_server.domain.addresses import EMAIL, WEB, normal_group, normal_message_ids
+from recollect_server.domain.addresses import EMAIL, WEB, normal_address, normal_group, normal_message_ids
 from recollect_server.domain.conversation import CommandRun, Content, Party
+from recollect_server.domain.external import EmailHeaders, Provenance
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment, Message
 
@@ -73,6 +75,8 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     time: int | None = None
     origin: Origin | None = None
+    sender_name: str = ""
+    """The sender's display name, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,11 @@ class Place:
         """Whether there is such a place: on the web, and where nobody is named, there is none."""
         return self.channel not in (WEB, EMAIL) and bool(self.contact or self.group_id or self.thread_id)
 
+    @property
+    def name(self) -> str:
+        """The place as one text. The web is one place."""
+        return self.channel if self.channel == WEB else str(self)
+
 
 def place_of(channel: str, party: Party) -> Place:
     """The place of a conversation."""
@@ -96,7 +105,12 @@ def place_of(channel: str, party: Party) -> Place:
 
 
 def party_of(inbound: Inbound) -> Party:
-    """Whom a conversation is with that this message begins."""
+    """Return the party of a conversation started by this message."""
+    party = _party_of(inbound)
+    return replace(party, contact_name=inbound.sender_name) if party.contact and inbound.sender_name else party
+
+
+def _party_of(inbound: Inbound) -> Party:
     match inbound.origin:
         case WhatsappOrigin(group_id=group) if group:
             return Party(group_id=normal_group(group))
@@ -116,6 +130,68 @@ def party_of(inbound: Inbound) -> Party:
         case "web":
             return Party()
     return Party(inbound.sender)
+
+
+def provenance_of(inbound: Inbound) -> Provenance:
+    """Return what is kept of where a third party's message was written, and of who its sender says to be."""
+    name = inbound.sender_name
+    match inbound.origin:
+        case WhatsappOrigin(group_id=group) if group:
+            return Provenance(name, group_id=normal_group(group))
+        case EmailOrigin() as mail:
+            answered = normal_message_ids(mail.in_reply_to)
+            headers = EmailHeaders(
+                normal_message_ids(mail.message_id)[0],
+                answered[0] if answered else "",
+                normal_message_ids(*mail.references),
+                mail.subject,
+            )
+            return Provenance(name, headers)
+        case DiscordOrigin(kind=kind) if kind != "dm":
+            return Provenance(name, thread_id=_party_of(inbound).thread_id)
+    return Provenance(name)
+
+
+def group_of(party: Party) -> str:
+    """Return the group that a conversation is held in, as `Provenance.group` names it; empty if others do not write there."""
+    if party.group_id:
+        return party.group_id
+    return party.thread_id if party.thread_id.startswith(("discord:channel:", "discord:thread:")) else ""
+
+
+def pinned_party(channel: str, party: Party) -> Party | str:
+    """Return a caller's party as `party_of` would make it, so that what comes in from there finds its conversation.
+
+    A text says what is wrong with it.
+    """
+    if channel == WEB:
+        return "has no places of its own: what comes in joins the most recent conversation"
+    contact = normal_address(channel, party.contact)
+    if party.contact and not contact:
+        return f"names a contact that is no address on {channel}"
+    match channel:
+        case "whatsapp" if party.group_id:
+            if contact:
+                return "names a contact and a group: a group's conversation has no contact"
+            return replace(party, contact="", group_id=normal_group(party.group_id))
+        case "discord" if party.thread_id.startswith("discord:dm:"):
+            name = normal_address(channel, party.thread_id.removeprefix("discord:dm:"))
+            if not name or contact not in ("", name):
+                return "names a contact that is not the one of its thread_id"
+            return replace(party, contact=name, thread_id=f"discord:dm:{name}")
+        case "discord" if party.thread_id:
+            if contact or not re.fullmatch(r"discord:(channel|thread):\S.*", party.thread_id):
+                return "needs a contact, or a thread_id of discord:dm:…, discord:channel:… or discord:thread:…"
+            return party
+        case "discord" if contact:
+            return replace(party, contact=contact, thread_id=f"discord:dm:{contact}")
+        case "cli":
+            if party.contact or not re.fullmatch(r"(cli:\S.*)?", party.thread_id):
+                return "needs a thread_id of cli:NAME, or none, and no contact"
+            return replace(party, thread_id=party.thread_id or "cli:default")
+    if not contact:
+        return "needs a contact: without one no message finds it"
+    return replace(party, contact=contact)
 
 
 def thread_of(mail: EmailOrigin) -> str:

@@ -1,76 +1,186 @@
-"""Snippets: the part of a message that fits a query best, with the words that match marked."""
+"""Snippets: the part of a message that fits a query best, with the words that match marked.
 
-from collections.abc import Callable
+The work is linear in the text and bounded: a long text is read a chunk at a time, chunks that cannot have any of the words are
+skipped, and the reading ends where a stretch has all the words or a budget is spent.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from recollect_server.domain.conversation import opening_of
-from recollect_server.domain.text import UNSPACED_RUN
+from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
 
 START, END = "\ue000", "\ue001"
 """Around a match. From the private use area: a text that has them loses them in its snippet."""
 LENGTH = 240
 """Characters of text in a snippet, at the most."""
+CHUNK = 8192
+"""Characters of a text that are read at a time: about a millisecond's work."""
 
+_CHANGED = 2  # characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for feasibility
+_OWN = 4 * CHUNK  # characters that are read of each text, whatever was read of others: some 10 ms
+_SHARED = 1 << 18  # and of all texts of one answer together, beyond that: some 0.1 s
+
+Token = tuple[int, int, str]
+"""A word of a text: its first byte in UTF-8, one past its last byte, its stem."""
+Tokenise = Callable[[str], list[Token]]
+Match = tuple[int, int, str]
+"""Where a text matches: first character, one past the last, and which word."""
 Span = tuple[int, int]
 
 
-def snippet(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> str:
-    """The part of the text with the most different matches, on one line.
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The stretch of a text that is shown, and the matches in it, in order; none overlaps another."""
 
-    `tokens` are the text's words (first byte, one past the last, stem), `stems` those searched for, `prefixes` single characters
-    of scripts without spaces.
-    """
-    matches = _matches(text, tokens, stems, prefixes)
-    if not matches:
-        return opening_of(plain(text))
-    start, end = _stretch(text, matches)
-    parts: list[str] = ["…" if start > 0 else ""]
-    position = start
-    for first, last, _ in matches:
-        if start <= first and last <= end:
+    span: Span
+    matches: list[Match]
+
+    def rendered(self, text: str) -> str:
+        """Return the stretch on one line, with the matches marked."""
+        start, end = self.span
+        parts: list[str] = ["…" if start > 0 else ""]
+        position = start
+        for first, last, _ in self.matches:
             parts += [plain(text[position:first]), START, plain(text[first:last]), END]
             position = last
-    parts += [plain(text[position:end]), "…" if end < len(text) else ""]
-    return " ".join("".join(parts).split())
+        parts += [plain(text[position:end]), "…" if end < len(text) else ""]
+        return " ".join("".join(parts).split())
 
 
-def _matches(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> list[tuple[int, int, str]]:
-    """Where the text matches: first character, one past the last, and which word; in order, none overlapping."""
-    matches: list[tuple[int, int, str]] = []
-    place = _characters(text)
-    for first_byte, last_byte, stem in tokens:
-        if stem in stems:
-            matches.append((place(first_byte), place(last_byte), stem))
-    for run in UNSPACED_RUN.finditer(text):
-        characters = run.group()
-        for index in range(len(characters)):
-            pair = characters[index : index + 2]
-            if (pair in stems and len(pair) == 2) or characters[index] in prefixes:
-                length = 2 if pair in stems else 1
-                first = run.start() + index
-                matches.append((first, first + length, pair))
-    apart: list[tuple[int, int, str]] = []
-    for first, last, stem in sorted(matches):
-        if apart and first < apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(last, apart[-1][1]), apart[-1][2])
-        else:
-            apart.append((first, last, stem))
-    return apart
+@dataclass(slots=True)
+class Passages:
+    """Finds the passages of one answer. Not safe to share between threads."""
+
+    stems: set[str]
+    """The words that are searched for."""
+    prefixes: set[str]
+    """Single characters of scripts without spaces."""
+    tokenise: Tokenise
+    deadline: Deadline
+    _left: int = _SHARED
+    _beginnings: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._beginnings = sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems})
+
+    def best(self, text: str) -> Passage | None:
+        """Return the passage with the most different words; None if no word was found.
+
+        Of a very long text the part that the budget allows is read. Raises CallerGone, DeadlineExceeded.
+        """
+        wanted = len(self.stems) + len(self.prefixes)
+        best: tuple[int, list[Match], int] | None = None  # how many words, the chunk's matches, which is the first one shown
+        own = _OWN
+        for first, last in _chunks(len(text)) if wanted else ():
+            self.deadline.check()
+            # A window that begins in the chunk, and what is shown around it, lies within these margins.
+            start, end = max(0, first - LENGTH), min(len(text), last + 2 * LENGTH)
+            part = text[start:end]
+            if not self._may_match(part):
+                continue
+            if own <= 0:
+                if self._left <= 0:
+                    break
+                self._left -= len(part)
+            own -= len(part)
+            matches = [(begin + start, stop + start, stem) for begin, stop, stem in self._matches(part)]
+            count, at = _densest(matches, first, last)
+            if count > (best[0] if best else 0):
+                best = count, matches, at
+                if count >= wanted:
+                    break
+        if best is None:
+            return None
+        _, matches, at = best
+        start, end = span = _stretch(text, matches, at)
+        return Passage(span, [match for match in matches if start <= match[0] and match[1] <= end])
+
+    def _may_match(self, part: str) -> bool:
+        """Return False if the part certainly has none of the words."""
+        if not part.isascii():
+            return True
+        lower = part.lower()
+        return any(beginning in lower for beginning in self._beginnings)
+
+    def _matches(self, text: str) -> list[Match]:
+        """Return where a text matches, in order, none overlapping."""
+        place = _characters(text)
+        matches = [(place(first), place(last), stem) for first, last, stem in self.tokenise(text) if stem in self.stems]
+        for run in UNSPACED_RUN.finditer(text):
+            characters = run.group()
+            for index in range(len(characters)):
+                pair = characters[index : index + 2]
+                if (pair in self.stems and len(pair) == 2) or characters[index] in self.prefixes:
+                    length = 2 if pair in self.stems else 1
+                    first = run.start() + index
+                    matches.append((first, first + length, pair))
+        apart: list[Match] = []
+        for first, last, stem in sorted(matches):
+            if apart and first < apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(last, apart[-1][1]), apart[-1][2])
+            else:
+                apart.append((first, last, stem))
+        return apart
 
 
-def _stretch(text: str, matches: list[tuple[int, int, str]]) -> Span:
-    """The stretch of at most `LENGTH` characters with the most different matches, widened to where words end."""
-    best, best_count = matches[0], 0
-    for index, (first, _, _) in enumerate(matches):
-        inside = {stem for begin, end, stem in matches[index:] if end - first <= LENGTH}
-        if len(inside) > best_count:
-            best, best_count = matches[index], len(inside)
-        if index > 200:
+def passage_at(text: str, position: int) -> str:
+    """Return the beginning of the sentence or line that is nearest to a position, without marks."""
+    if len(text) <= LENGTH or position <= 0:
+        return opening_of(plain(text))
+    start = position
+    near = text[max(0, position - LENGTH) : position + LENGTH]
+    if ends := [match.end() for match in SENTENCE_END.finditer(near)]:
+        start = min(ends, key=lambda end: abs(end - min(position, LENGTH))) + max(0, position - LENGTH)
+    elif (space := text.find(" ", position, position + LENGTH)) >= 0:
+        start = space + 1
+    shown = opening_of(plain(text[start:].lstrip()[: 8 * LENGTH]))
+    return f"…{shown}" if shown else opening_of(plain(text))
+
+
+def _chunks(length: int) -> Iterator[Span]:
+    for first in range(0, length, CHUNK):
+        yield first, min(length, first + CHUNK)
+
+
+def _densest(matches: list[Match], first: int, last: int) -> tuple[int, int]:
+    """Return how many different words the best window of `LENGTH` characters has, and which match it begins with.
+
+    It begins from `first` on and before `last`; of equal windows the first one. 0 if there is none.
+    """
+    best, best_at = 0, 0
+    inside: Counter[str] = Counter()
+    behind = 0  # the first match that is not in the window
+    for at, (begin, _, stem) in enumerate(matches):
+        if begin >= last:
             break
-    last = max(end for _, end, _ in matches if (best[0] < end and end - best[0] <= LENGTH) or end == best[1])
-    room = max(0, LENGTH - (last - best[0]))
-    start = max(0, best[0] - room // 3)
+        if behind <= at:
+            behind = at + 1
+            inside[stem] += 1
+        while behind < len(matches) and matches[behind][1] - begin <= LENGTH:
+            inside[matches[behind][2]] += 1
+            behind += 1
+        if begin >= first and len(inside) > best:
+            best, best_at = len(inside), at
+        inside[stem] -= 1
+        if not inside[stem]:
+            del inside[stem]
+    return best, best_at
+
+
+def _stretch(text: str, matches: list[Match], at: int) -> Span:
+    """Return the window of at most `LENGTH` characters that begins with a match, widened to where words end."""
+    begin, last, _ = matches[at]
+    for _, end, _ in matches[at + 1 :]:
+        if end - begin > LENGTH:
+            break
+        last = end
+    room = max(0, LENGTH - (last - begin))
+    start = max(0, begin - room // 3)
     end = min(len(text), max(last, start + LENGTH))
-    if start > 0 and (space := text.find(" ", start, best[0])) >= 0:
+    if start > 0 and (space := text.find(" ", start, begin)) >= 0:
         start = space + 1
     if end < len(text) and (space := text.rfind(" ", last, end)) >= 0:
         end = space
@@ -78,7 +188,7 @@ def _stretch(text: str, matches: list[tuple[int, int, str]]) -> Span:
 
 
 def _characters(text: str) -> Callable[[int], int]:
-    """A function from an offset in the text's UTF-8 to the offset in the text. Call it with growing offsets."""
+    """Return a function from an offset in the text's UTF-8 to the offset in the text. Call it with growing offsets."""
     if text.isascii():
         return lambda offset: offset
     data = text.encode()
@@ -92,11 +202,6 @@ def _characters(text: str) -> Callable[[int], int]:
     return place
 
 
-def has_match(text: str, tokens: list[tuple[int, int, str]], stems: set[str], prefixes: set[str]) -> bool:
-    """Whether anything in the text matches."""
-    return bool(_matches(text, tokens, stems, prefixes))
-
-
 def plain(text: str) -> str:
-    """The text without marks."""
+    """Return the text without marks."""
     return text.replace(START, "").replace(END, "")

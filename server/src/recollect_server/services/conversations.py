@@ -1,6 +1,8 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import orjson
@@ -12,13 +14,22 @@ from recollect_server.domain.conversation import (
     Began,
     Compressed,
     Content,
+    Continued,
     Conversation,
     MetaUpdated,
     Party,
 )
-from recollect_server.domain.errors import ConversationReadOnly, InvalidField, StorageUnavailable, TurnOutOfDate
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    ConversationReadOnly,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+    TurnOutOfDate,
+)
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
@@ -68,6 +79,7 @@ class Conversations:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._replays = Replays()
+        self._deletes: dict[str, threading.Event] = {}  # of the deletes under way, set at their end; changed under the locks
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
@@ -96,8 +108,12 @@ class Conversations:
         model: str,
         create_time: int | None,
         request_id: str,
+        pinned: bool = False,
     ) -> tuple[Conversation, bool]:
-        """Begins a conversation. Returns it, and whether this request had begun it before."""
+        """Begins a conversation. Returns it, and whether this request had begun it before.
+
+        `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        """
         payload = {
             "channel": channel,
             "participants": participants,
@@ -105,16 +121,54 @@ class Conversations:
             "model": model,
             "created": create_time,
         }
+        if party.contact_name:
+            payload["contact_name"] = party.contact_name
+        if pinned:
+            payload["pinned"] = True
         request = key_of("Create", request_id, payload)
-        with self._space.request_locks.hold(request_id or channel):
+        place = place_of(channel, party)
+        held: AbstractContextManager[object] = self._space.place_locks.hold(place.name) if pinned and place.known else nullcontext()
+        with self._space.request_locks.hold(request_id or channel), held:
             if request and (known := find_known(self._space, request, None)):
-                return as_it_was(self._space, self._replays, known, None)[1], True
+                conversation = as_it_was(self._space, self._replays, known, None)[1]
+                if pinned and place.known:
+                    self._unpin_others(place, conversation.id, self._pinned_at(place))
+                return conversation, True
+            others = self._pinned_at(place) if pinned and place.known else set()
             now = self._space.clock()
             time = now if create_time is None else create_time
             conversation_id = f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model, arrived=arrival(time, 0, now))
+            arrived = arrival(time, 0, now)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned, arrived)
             with self._space.locks.hold(conversation_id):
-                return self._space.begin([began], conversation_id, request).head.conversation, False
+                conversation = self._space.begin([began], conversation_id, request).head.conversation
+            self._unpin_others(place, conversation_id, others)
+            return conversation, False
+
+    def _pinned_at(self, place: Place) -> set[str]:
+        """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
+        index = self._space.index
+        newest = self._space.routes.pinned(index, place)
+        return {*index.pinned(place, settled=True), *([newest] if newest else [])}
+
+    def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
+        """Unpin what began before a conversation that has its place now, and queue its notes.
+
+        What fails here is done by a repeat of the request; until then the newest pinned one takes what comes in.
+        """
+        for other in sorted(others):
+            if other >= conversation_id:  # itself, or one that took the place since
+                continue
+            try:
+                with self._space.locks.hold(other):
+                    head = self._space.end(other)
+                    if not head.conversation.pinned or place_of(head.conversation.channel, head.conversation.party) != place:
+                        continue
+                    self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
+                if head.number is not None:
+                    self._space.index.want_abbreviation(head.number, None)
+            except (ConversationNotFound, StorageUnavailable, IndexUnavailable) as error:
+                log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 
     def append(
         self,
@@ -195,32 +249,52 @@ class Conversations:
     def delete(self, conversation_id: str, anchors: int, request_id: str) -> Receipt:
         """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors."""
         request = key_of("Delete", request_id, {"id": conversation_id, "anchors": anchors})
-        with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
-            if request and (known := find_known(self._space, request, None)):
-                return _receipt(known)
-            number = self._space.head(conversation_id).number
-            deletion.settle_anchors(self._space, conversation_id, number, anchors)
-            time = self._space.clock()
-            deletion.begin_delete(self._space.folder, conversation_id)
-            self._space.forget(conversation_id)
-            self._space.holding.release(conversation_id)
-            self._space.behind.caught_up(conversation_id)
-            self._space.routes.forget(conversation_id)
-            self._replays.forget(conversation_id)
-            own = deletion.drop_anchors(self._space.anchors, conversation_id)
-            forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
-            removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
-            if own:
-                removed["anchors"] = removed.get("anchors", 0) + own
-            self._space.anchors.changed()
-            if forgotten:
-                removed["vectors"] = forgotten
-            reach("delete.log_emptied")
-            if request:
-                answer = orjson.dumps({"removed": removed, "time": time}).decode()
-                self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
-            reach("delete.remembered")
-            return Receipt(conversation_id, removed, time)
+        while True:
+            if (under_way := self._deletes.get(conversation_id)) is not None:
+                under_way.wait()
+            with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
+                if conversation_id in self._deletes:
+                    continue
+                if request and (known := find_known(self._space, request, None)):
+                    return _receipt(known)
+                number = self._begin_delete(conversation_id, anchors)
+                done = self._deletes[conversation_id] = threading.Event()
+            break
+        try:
+            # Without the locks, which other conversations share: the rest may take seconds.
+            return self._finish_delete(conversation_id, number, request)
+        finally:
+            del self._deletes[conversation_id]
+            done.set()
+
+    def _begin_delete(self, conversation_id: str, anchors: int) -> int | None:
+        """Makes the conversation unknown, durably. Returns its number if it is indexed. Hold its lock."""
+        number = self._space.head(conversation_id).number
+        deletion.settle_anchors(self._space, conversation_id, number, anchors)
+        deletion.begin_delete(self._space.folder, conversation_id)
+        self._space.forget(conversation_id)
+        self._space.holding.release(conversation_id)
+        self._space.behind.caught_up(conversation_id)
+        self._space.routes.forget(conversation_id)
+        self._replays.forget(conversation_id)
+        return number
+
+    def _finish_delete(self, conversation_id: str, number: int | None, request: RequestKey | None) -> Receipt:
+        time = self._space.clock()
+        own = deletion.drop_anchors(self._space.anchors, conversation_id)
+        forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
+        removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+        if own:
+            removed["anchors"] = removed.get("anchors", 0) + own
+        self._space.anchors.changed()
+        if forgotten:
+            removed["vectors"] = forgotten
+        reach("delete.log_emptied")
+        if request:
+            answer = orjson.dumps({"removed": removed, "time": time}).decode()
+            self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
+        reach("delete.remembered")
+        return Receipt(conversation_id, removed, time)
 
     # Inside -------------------------------------------------------------------------------------------------------------
 

@@ -3,28 +3,30 @@
 1. The transcript is renamed to `….deleting`, and the folder synced: from here on the conversation is gone, whatever happens.
 2. The anchors that came from it and are not kept go. What providers delivered into it is added to the ledger of forgotten messages,
    by hashes of their ids: it must not come back.
-3. The index takes out the conversation's row, then its messages with their words (the text comes from the renamed file).
+3. The index takes out the conversation's row, then its history, then its messages with their words (the text comes from the
+   renamed file), in short transactions: other calls take their turn in between.
 4. The file is removed, and what was cut off it before; the folder is synced.
 5. The write-ahead log is cut, so that no page with the text is left there.
 
 A start-up finishes what a crash interrupted, from step 2.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.index.turns import Spoken
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import AnchorFile
 from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
 from recollect_server.storage.transcript.ledger import FORGOTTEN, Ledger
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.reader import scan, spoken
 from recollect_server.storage.transcript.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.transcript.record import Entry
 
@@ -32,7 +34,9 @@ log = structlog.get_logger("recollect.deletion")
 
 KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
 
-_PART = 256  # messages a transaction: other writers get their turn between two
+_PART = 1000  # messages of one transaction, and bytes of their lines: other writers take their turn between two
+_PART_BYTES = 256 << 10
+_SECURE_PART_BYTES = 16 << 10  # where each word is edited out of the index at once, which takes some fifty times as long
 
 
 def settle_anchors(space: Space, conversation_id: str, number: int | None, disposition: int) -> None:
@@ -101,9 +105,12 @@ def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
         raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
 
 
-def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, time: int) -> Removed:
+def finish_delete(
+    folder: TranscriptFolder, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
+) -> Removed:
     """Steps 2 to 5; taking them again after a crash is harmless. Returns what was removed from where.
 
+    `progress` is called with the number of bytes of the transcript that are done with. No lock is needed: the conversation is gone.
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
     """
     path = folder.deleting_path(conversation_id)
@@ -120,8 +127,11 @@ def finish_delete(folder: TranscriptFolder, index: Index, conversation_id: str, 
             removed |= index.begin_removal(number, conversation_id, time)
             reach("delete.row_removed")
         if number is not None:
-            count = _remove_messages(folder, index, conversation_id, number)
+            removed |= index.remove_history(number, conversation_id)
+            reach("delete.history_removed")
+            count = _remove_messages(folder, index, conversation_id, number, progress)
             removed |= {"messages": count, "search_terms": count}
+            index.purge_words(number)
             index.end_removal(number)
             reach("delete.words_removed")
         removed["transcript"] = path.stat().st_size
@@ -151,29 +161,44 @@ def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
         index.forget_deliveries(forgotten_deliveries(ledger), size)
 
 
-def _remove_messages(folder: TranscriptFolder, index: Index, conversation_id: str, number: int) -> int:
-    count = 0
-    part: list[Message] = []
-    wanted: set[int] = set()
+def _remove_messages(
+    folder: TranscriptFolder, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
+) -> int:
+    mark = index.is_long(number)
+    most = _PART_BYTES if mark else _SECURE_PART_BYTES
+    count = size = last = 0
+    part: list[Spoken] = []
+    sequences: set[int] = set()
     highest = 0
-    for line in scan(folder.deleting_path(conversation_id)):
-        if line.sequence > highest:
-            found = index.indexed_sequences(number, highest, 4096)
-            wanted = set(found)
-            highest = found[-1] if len(found) == 4096 else 1 << 62
-        if line.sequence not in wanted:
-            continue
-        if line.entry is None or not isinstance(line.entry.content, Message):
-            # Its words are in the index and cannot be named any more: only a new index is without them.
-            index.want_rebuild(f"line {line.sequence} of {conversation_id} was damaged before it was deleted")
-            continue
-        part.append(line.entry.content)
-        if len(part) == _PART:
-            index.remove_messages(number, part)
-            reach("delete.part_removed")
-            count += len(part)
-            part = []
-    if part:
-        index.remove_messages(number, part)
+
+    def wanted(sequence: int) -> bool:
+        nonlocal highest, sequences
+        if sequence > highest:
+            following = index.indexed_sequences(number, highest, 4096)
+            sequences = set(following)
+            highest = following[-1] if len(following) == 4096 else 1 << 62
+        return sequence in sequences
+
+    def remove() -> None:
+        nonlocal count, size
+        index.remove_messages(number, part, mark=mark)
+        reach("delete.part_removed")
         count += len(part)
+        size = 0
+        part.clear()
+
+    for sequence, end, message in spoken(folder.deleting_path(conversation_id), wanted):
+        if message is None:
+            # Its words are in the index and cannot be named any more: only a new index is without them.
+            index.want_rebuild(f"line {sequence} of {conversation_id} was damaged before it was deleted")
+        else:
+            part.append((sequence, *message))
+            size += end - last
+        last = end
+        if len(part) == _PART or size >= most:
+            remove()
+            if progress:
+                progress(end)
+    if part:
+        remove()
     return count

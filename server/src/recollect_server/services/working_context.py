@@ -3,6 +3,9 @@
 Read from the transcript each time, with the index only saying where; without the index the whole transcript is read.
 """
 
+import sys
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -11,12 +14,11 @@ from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import around, messages_of, read_lines
+from recollect_server.storage.index.turns import Place, newest_within
+from recollect_server.storage.transcript.reader import Line, around, messages_of, read_lines, scan
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -39,14 +41,17 @@ class Loaded:
     turns: Turns = Turns([])
     has_more: bool = False
     compression_summary: str = ""
+    cut_before: int = 0
+    """The first line answered, where the turn that it is of is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a conversation is loaded: turns, and estimated tokens."""
+    """How much of a conversation is loaded: turns, estimated tokens, and bytes as stored."""
 
     max_turns: int
     max_tokens: int
+    max_bytes: int
 
 
 class WorkingContext:
@@ -61,59 +66,141 @@ class WorkingContext:
         found = self._space.index.select(Filter(channels=(channel,)), 1)
         return found[0].conversation.id if found else None
 
-    def load(self, conversation_id: str, *, max_turns: int = 0, max_tokens: int = 0, before_turn: int = 0) -> Loaded:
-        """The newest turns of a conversation, or those before a turn. 0 means the default."""
-        limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens)
+    def load(
+        self, conversation_id: str, *, max_turns: int = 0, max_tokens: int = 0, before_turn: int = 0, before_sequence: int = 0
+    ) -> Loaded:
+        """The newest turns of a conversation, or those before a turn or a line. 0 means the default."""
+        limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens, self._defaults.max_bytes)
         with self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
         conversation = head.conversation
-        after_turn = 0 if before_turn else conversation.compressed_through
-        summary = "" if before_turn else conversation.compression_summary
-        turns, has_more = self._tail(head, before_turn, after_turn, limits)
-        return Loaded(conversation, turns, has_more, summary)
+        history = bool(before_turn or before_sequence)
+        after_turn = 0 if history else conversation.compressed_through
+        summary = "" if history else conversation.compression_summary
+        turns, has_more, cut = self._tail(head, before_turn, before_sequence, after_turn, limits)
+        cut_before = turns.messages[0].sequence if cut and turns.messages else 0
+        return Loaded(conversation, turns, has_more, summary, cut_before)
 
-    def _tail(self, head: Head, before_turn: int, after_turn: int, limits: Limits) -> tuple[Turns, bool]:
+    def _tail(
+        self, head: Head, before_turn: int, before_sequence: int, after_turn: int, limits: Limits
+    ) -> tuple[Turns, bool, bool]:
+        """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
             try:
-                places, has_more = self._space.index.tail(
+                places, has_more, cut = self._space.index.tail(
                     head.number,
                     before_turn=before_turn,
+                    before_sequence=before_sequence,
                     after_turn=after_turn,
                     max_turns=limits.max_turns,
                     max_tokens=limits.max_tokens,
+                    max_bytes=limits.max_bytes,
                 )
                 last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
-                wanted = (0, last) if has_more and last > after_turn else (after_turn + 1, last)
-                return read_turns(self._space, head, places, *wanted), has_more
+                first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
+                return read_turns(self._space, head, places, first, None if before_sequence else last), has_more, cut
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-        messages, damaged = _all_messages(self._space, head)
-        offered = [m for m in messages if not before_turn or m.turn_number < before_turn]
-        chosen = newest_turns(
-            ((m.turn_number, message_tokens(m), m) for m in reversed(offered)),
+
+        def offered(message: Message) -> bool:
+            return (not before_turn or message.turn_number < before_turn) and (
+                not before_sequence or message.sequence < before_sequence
+            )
+
+        newest = _Newest(limits.max_bytes)
+        damaged = 0
+        for line in _unindexed(self._space, head):
+            damaged += line.entry is None
+            if line.entry and isinstance(message := line.entry.content, Message) and offered(message):
+                newest.add(message, line.length)
+        chosen, cut = newest_turns(
+            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.kept)),
             after_turn=after_turn,
             max_turns=limits.max_turns,
             max_tokens=limits.max_tokens,
+            max_bytes=limits.max_bytes,
         )
-        return Turns(chosen, damaged), len(chosen) < len(offered)
+        return Turns(chosen, damaged), len(chosen) < newest.count, cut
 
 
-def turns_of(space: Space, head: Head, first: int, last: int) -> Turns:
-    """The messages of the turns from `first` to `last`."""
+class _Newest:
+    """The last messages of a transcript that is read from its beginning: those that so many bytes hold, and one before them."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.count = 0
+        self.kept: deque[tuple[Message, int]] = deque()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def add(self, message: Message, length: int) -> None:
+        """The next message."""
+        self.count += 1
+        self.kept.append((message, length))
+        self._bytes += length
+        while len(self.kept) > 2 and self._bytes - self.kept[0][1] > self._max_bytes:
+            self._bytes -= self.kept.popleft()[1]
+
+    def within(self) -> list[Message]:
+        """Those that the bytes hold, one at the least."""
+        messages = [message for message, _ in self.kept]
+        return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
+
+
+def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
+    """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
+
+    Turns are whole, unless the first alone is larger (see `storage.index.turns.page_of_turns`).
+    """
     if head.indexed and head.number is not None:
         try:
-            return read_turns(space, head, space.index.turn_places(head.number, first, last), first, last)
+            places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
+            return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages, damaged = _all_messages(space, head)
-    return Turns([m for m in messages if first <= m.turn_number <= last], damaged)
+    messages: list[Message] = []
+    size = damaged = 0
+    for line in _unindexed(space, head):
+        damaged += line.entry is None
+        if not line.entry or not isinstance(message := line.entry.content, Message):
+            continue
+        if message.turn_number > last:
+            break
+        if message.turn_number < first or message.sequence <= after:
+            continue
+        size += line.length
+        if messages and size > max_bytes:
+            whole = [it for it in messages if it.turn_number != messages[-1].turn_number]
+            return Turns(whole if whole and message.turn_number == messages[-1].turn_number else messages, damaged), True
+        messages.append(message)
+    return Turns(messages, damaged), False
 
 
-def turns_among(space: Space, head: Head, turns: list[int], lines: list[int]) -> Turns:
-    """The messages of these turns, and of those that these lines are of. Turns ascending; lines that are no messages give none."""
+def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0) -> Turns:
+    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least."""
     if head.indexed and head.number is not None:
         try:
-            places = space.index.places_of_turns(head.number, turns, lines)
+            found = space.index.turn_places(head.number, first, last)
+            places = newest_within(found, max_bytes)
+            return read_turns(space, head, places, first if len(places) == len(found) else None, last)
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    newest = _Newest(max_bytes or sys.maxsize)
+    damaged = 0
+    for line in _unindexed(space, head):
+        damaged += line.entry is None
+        if line.entry and isinstance(message := line.entry.content, Message) and first <= message.turn_number <= last:
+            newest.add(message, line.length)
+    return Turns(newest.within(), damaged)
+
+
+def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], max_bytes: int = 0) -> Turns:
+    """The messages of these turns, and of those that these lines are of; of more than `max_bytes` (0: any number) the newest.
+
+    Turns ascending; lines that are no messages give none.
+    """
+    if head.indexed and head.number is not None:
+        try:
+            places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
             _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
@@ -135,21 +222,26 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
     return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
-def read_turns(space: Space, head: Head, places: list[Place], first: int, last: int) -> Turns:
-    """Return the messages at these places, all that turns `first` (0: that of the first place) to `last` have; count damaged lines.
+def read_turns(space: Space, head: Head, places: list[Place], first: int | None, last: int | None) -> Turns:
+    """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
 
-    Where a message seems to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is
-    wrong, or did not take in what was acknowledged; StorageUnavailable.
+    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None: before it). Where a message seems
+    to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is wrong, or did not take
+    in what was acknowledged; StorageUnavailable.
     """
     turns = read_places(space, head.conversation.id, places)
-    if not turns.messages:
-        seems_whole = turns.damaged > 0 or first > last
+    if turns.messages:
+        opening, newest = turns.messages[0], turns.messages[-1]
+        seems_whole = first is None or (
+            first in (0, opening.turn_number) and (opening.role is Role.USER or opening.turn_number == 1)
+        )
+        range_of_turns = (opening.turn_number, newest.turn_number if last is None else last)
     else:
-        opening = turns.messages[0]
-        first = first or opening.turn_number
-        seems_whole = opening.turn_number == first and (opening.role is Role.USER or first == 1)
+        seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
+        range_of_turns = (0, 0)
+    end = head.size if last is not None else 0
     try:
-        damaged, left_out = around(space.folder.path(head.conversation.id), places, head.size, (first, last))
+        damaged, left_out = around(space.folder.path(head.conversation.id), places, end, range_of_turns)
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     _check_taken_in(space, head)
@@ -187,9 +279,17 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
         raise
 
 
-def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
+def _unindexed(space: Space, head: Head) -> Iterator[Line]:
+    """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
     try:
-        lines, _ = read_unindexed(space.folder, head.conversation.id, head.lines)
+        for line in scan(space.folder.path(head.conversation.id)):
+            if line.sequence > head.lines:
+                return
+            yield line
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+
+
+def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
+    lines = list(_unindexed(space, head))
     return messages_of(lines), sum(line.entry is None for line in lines)

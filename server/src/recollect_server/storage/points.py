@@ -33,6 +33,7 @@ POINTS = {
     "delete.durable": "the rename is durable; the index still has the conversation",
     "delete.forgotten": "what providers delivered into it stands in the ledger; the index does not know",
     "delete.row_removed": "the index took the conversation out, and has its messages",
+    "delete.history_removed": "the index forgot its updates and requests, and has its messages",
     "delete.part_removed": "the index took a part of its messages out",
     "delete.words_removed": "the index has nothing of the conversation; its file is there",
     "delete.torn_removed": "what was once cut off the transcript is removed",

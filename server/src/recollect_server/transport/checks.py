@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1.conversation_pb2 import Party
 
+from recollect_server.domain.addresses import MAX_DISPLAY_NAME
 from recollect_server.domain.errors import InvalidField, Violation
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
 from recollect_server.domain.time import DAY
@@ -21,7 +22,7 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
-_PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998}
+_PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998, "contact_name": MAX_DISPLAY_NAME}
 MAX_NAME = 256
 """Characters of a participant's or a person's name."""
 MAX_ADDRESS = 320

@@ -7,6 +7,7 @@ from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
 from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Attachment, Message, ToolCall
 
+from recollect_server.domain.addresses import MAX_DISPLAY_NAME
 from recollect_server.transport.checks import MAX_NAME, Checks, Limits
 
 _MAX_MESSAGES = 1000
@@ -75,6 +76,8 @@ def _check_message(checks: Checks, name: str, value: Message, now: int) -> None:
         checks.text(f"{name}.tool_call_id", value.tool_call_id, most=_MAX_CALL_NAME)
     if value.sender:
         checks.text(f"{name}.sender", value.sender, most=MAX_NAME)
+    if value.sender_name:
+        checks.text(f"{name}.sender_name", value.sender_name, most=MAX_DISPLAY_NAME)
     if value.channel:
         checks.label(f"{name}.channel", value.channel)
     if value.HasField("timestamp"):

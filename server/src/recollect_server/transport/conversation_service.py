@@ -5,13 +5,18 @@ from functools import partial
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 
+from recollect_server.domain.addresses import WEB
+from recollect_server.domain.commands import listed_model
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks, Limits
 from recollect_server.transport.checks_message import check_messages
 from recollect_server.transport.convert import (
@@ -47,14 +52,19 @@ class ConversationHandlers:
         live: LiveUpdates,
         streams: Streams,
         limits: Limits,
+        answers: Answers,
         clock: Clock,
+        models: tuple[str, ...] = (),
     ) -> None:
+        """`models` are those that SetModel may choose; none: any."""
         self._conversations = conversations
         self._working_context = working_context
         self._live = live
         self._streams = streams
         self._limits = limits
+        self._answers = answers
         self._clock = clock
+        self._models = models
 
     def Create(self, request: api.CreateRequest, context: grpc.ServicerContext) -> api.CreateResponse:
         """Begins a conversation."""
@@ -66,14 +76,22 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
+        party = party_from(request.party)
+        if request.pinned:
+            placed = pinned_party(request.channel, party)
+            if isinstance(placed, str):
+                checks.refuse("pinned" if request.channel == WEB else "party", placed)
+            else:
+                party = placed
         checks.done()
         conversation, duplicate = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
-            party=party_from(request.party),
+            party=party,
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
             request_id=request.request_id,
+            pinned=request.pinned,
         )
         return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
 
@@ -104,9 +122,11 @@ class ConversationHandlers:
             title=request.query,
         )
         page = self._conversations.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
+        fitting, more = self._answers.fitting(map(conversation_to, page.conversations))
+        last = page.conversations[len(fitting) - 1] if more else None
         return api.ListResponse(
-            conversations=[conversation_to(c) for c in page.conversations],
-            next_page_token=token_of(request, page.next),
+            conversations=fitting,
+            next_page_token=token_of(request, (last.update_time, last.id) if last else page.next),
         )
 
     def Load(self, request: api.LoadRequest, context: grpc.ServicerContext) -> api.LoadResponse:
@@ -114,23 +134,25 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.label("channel", request.channel, required=not request.conversation_id)
-        for name in ("max_turns", "max_tokens", "before_turn"):
+        for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
             checks.not_negative(name, getattr(request, name))
         checks.done()
         conversation_id = request.conversation_id or self._working_context.most_recent(request.channel)
         if conversation_id is None:
             return api.LoadResponse()
-        loaded = self._working_context.load(
-            conversation_id,
-            max_turns=min(request.max_turns, _MAX_TURNS),
-            max_tokens=request.max_tokens,
-            before_turn=request.before_turn,
-        )
-        if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
-            raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
-        answer = api.LoadResponse()
-        _fill(answer, loaded)
-        return answer
+        with self._answers.room(context) as keep:
+            loaded = self._working_context.load(
+                conversation_id,
+                max_turns=min(request.max_turns, _MAX_TURNS),
+                max_tokens=request.max_tokens,
+                before_turn=request.before_turn,
+                before_sequence=min(request.before_sequence, MAX_LINES),
+            )
+            if request.channel and loaded.conversation and loaded.conversation.channel != request.channel:
+                raise InvalidField.of("channel", f"the conversation is on {loaded.conversation.channel}")
+            answer = api.LoadResponse()
+            _fill(answer, loaded)
+            return keep(answer)
 
     def AppendTurn(self, request: api.AppendTurnRequest, context: grpc.ServicerContext) -> api.AppendTurnResponse:
         """Appends messages, all or none."""
@@ -199,7 +221,9 @@ class ConversationHandlers:
         answer = api.SwitchResponse()
         if request.to_conversation_id:
             turns = min(request.max_turns, _MAX_TURNS)
-            _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+            with self._answers.room(context) as keep:
+                _fill(answer, self._working_context.load(request.to_conversation_id, max_turns=turns))
+                keep(answer)
         self._conversations.leave(request.from_conversation_id, request.to_conversation_id, request.max_turns, request.request_id)
         return answer
 
@@ -221,9 +245,12 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("model", request.model, most=_MAX_NAME)
+        model = listed_model(request.model, self._models)
+        if model is None:
+            checks.refuse("model", f"is none of those that may be chosen here: {', '.join(self._models)}")
         checks.request_id(request.request_id)
         checks.done()
-        conversation = self._conversations.set_model(request.conversation_id, request.model, request.request_id)
+        conversation = self._conversations.set_model(request.conversation_id, model or "", request.request_id)
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def RecordCompression(
@@ -281,3 +308,4 @@ def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None
     answer.has_more = loaded.has_more
     answer.compression_summary = loaded.compression_summary
     answer.damaged_lines = loaded.turns.damaged
+    answer.cut_before_sequence = loaded.cut_before

@@ -10,6 +10,7 @@ from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2
 
+from recollect_server.domain.addresses import display_name
 from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 
@@ -42,7 +43,7 @@ def _set_moment(value: Timestamp, time: int) -> None:
 
 def party_from(value: conversation_pb2.Party) -> Party:
     """A party that came in."""
-    return Party(value.contact, value.group_id, value.thread_id, value.subject)
+    return Party(value.contact, value.group_id, value.thread_id, value.subject, display_name(value.contact_name))
 
 
 def message_from(value: message_pb2.Message) -> Message:
@@ -60,6 +61,7 @@ def message_from(value: message_pb2.Message) -> Message:
         tool_call_id=value.tool_call_id,
         attachments=attachments_from(value.attachments) if value.attachments else (),
         metadata=json_format.MessageToDict(value.metadata) if value.HasField("metadata") else None,
+        sender_name=display_name(value.sender_name) if value.sender_name else "",
     )
 
 
@@ -88,6 +90,8 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
         value.channel = message.channel
     if message.sender:
         value.sender = message.sender
+    if message.sender_name:
+        value.sender_name = message.sender_name
     if message.tool_call_id:
         value.tool_call_id = message.tool_call_id
     if message.usage is not None:
@@ -144,6 +148,8 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
             party.thread_id,
             party.subject,
         )
+        if party.contact_name:
+            there.contact_name = party.contact_name
 
 
 def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:

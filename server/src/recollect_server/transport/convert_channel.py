@@ -3,6 +3,7 @@
 from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
 
+from recollect_server.domain.addresses import display_name, name_in
 from recollect_server.domain.identity import Identity
 from recollect_server.domain.routing import CliOrigin, DiscordOrigin, EmailOrigin, Inbound, Origin, WebOrigin, WhatsappOrigin
 from recollect_server.services.channels.commands import Replied
@@ -22,6 +23,7 @@ def inbound_from(request: api.ReceiveRequest, sender: str) -> Inbound:
         attachments_from(request.attachments),
         optional_milliseconds(request, "time"),
         _origin_from(request),
+        display_name(request.sender_name) or name_in(request.channel, request.sender),
     )
 
 
@@ -53,11 +55,14 @@ def received_to(received: Received) -> api.ReceiveResponse:
         case Replied(text=text, conversation=conversation):
             answer.command_reply.text = text
             fill_conversation(answer.command_reply.conversation, conversation)
-        case external.Received(communication=communication, message=message, escalation=escalation):
+        case external.Received(
+            communication=communication, message=message, escalation=escalation, acknowledgement=acknowledgement
+        ):
             answer.external.communication.CopyFrom(communication_to(communication))
             answer.external.message.CopyFrom(external_message_to(message))
             if escalation is not None:
                 answer.external.escalation.CopyFrom(escalation_to(escalation))
+            answer.external.acknowledgement = acknowledgement
         case None:
             pass
     return answer

@@ -4,6 +4,7 @@ from recollect.v1 import external_communication_pb2 as pb
 from recollect.v1 import message_pb2
 
 from recollect_server.domain.external import Communication, Direction, Escalation, ExternalMessage, Trust
+from recollect_server.services.external.external import Match
 from recollect_server.transport.convert import timestamp
 
 TRUSTS = {
@@ -11,7 +12,7 @@ TRUSTS = {
     pb.TRUST_KNOWN: Trust.KNOWN,
     pb.TRUST_BLOCKED: Trust.BLOCKED,
 }
-_TRUST_NUMBERS = {trust: number for number, trust in TRUSTS.items()}
+TRUST_NUMBERS = {trust: number for number, trust in TRUSTS.items()}
 _DIRECTIONS = {Direction.INBOUND: pb.DIRECTION_INBOUND, Direction.OUTBOUND: pb.DIRECTION_OUTBOUND}
 
 
@@ -21,18 +22,21 @@ def communication_to(communication: Communication) -> pb.ExternalCommunication:
         id=communication.id,
         channel=communication.channel,
         party=communication.party,
-        trust=_TRUST_NUMBERS[communication.trust],
+        trust=TRUST_NUMBERS[communication.trust],
         scopes=communication.scopes,
         create_time=timestamp(communication.create_time),
         update_time=timestamp(communication.update_time),
         message_count=communication.message_count,
         open_escalations=len(communication.open),
+        party_name=communication.party_name,
+        subject=communication.subject,
+        acknowledged=communication.acknowledged,
     )
 
 
 def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
     """A message as it goes out."""
-    return pb.ExternalMessage(
+    value = pb.ExternalMessage(
         sequence=message.sequence,
         direction=_DIRECTIONS[message.direction],
         text=message.text,
@@ -42,6 +46,26 @@ def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
         ],
         provider_message_id=message.provider_message_id,
         scope=message.scope,
+        sender_name=message.origin.sender_name,
+        group_id=message.origin.group_id,
+        thread_id=message.origin.thread_id,
+        acknowledgement=message.acknowledgement,
+    )
+    if (mail := message.origin.email) is not None:
+        value.email.message_id, value.email.in_reply_to, value.email.subject = mail.message_id, mail.in_reply_to, mail.subject
+        value.email.references.extend(mail.references)
+    return value
+
+
+def match_to(match: Match) -> pb.CommunicationMatch:
+    """A message that a search found, as it goes out."""
+    return pb.CommunicationMatch(
+        communication=communication_to(match.communication),
+        sequence=match.message.sequence,
+        direction=_DIRECTIONS[match.message.direction],
+        timestamp=timestamp(match.message.timestamp),
+        snippet=match.snippet,
+        score=match.score,
     )
 
 

@@ -10,6 +10,7 @@ from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Pac
 from recollect_server.services.recall.recall import Answer, Hit, LegScore, Result
 from recollect_server.storage.index.tier_log import Transition
 from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, timestamp
+from recollect_server.transport.convert_external import TRUST_NUMBERS, external_message_to
 
 
 def answer_to(answer: Answer) -> api.SearchResponse:
@@ -84,6 +85,7 @@ def context_to(context: Context, rendered: str) -> api.BuildContextResponse:
         allocation=[_allocation(packed) for packed in context.tiers],
         rendered=rendered,
         degraded=_degraded_to(context.degraded),
+        has_more=context.has_more,
     )
     for packed, messages in zip(context.tiers, (answer.hot, answer.warm, answer.cold), strict=True):
         for candidate in packed.packed:
@@ -96,6 +98,14 @@ def context_to(context: Context, rendered: str) -> api.BuildContextResponse:
                 tokens=it.tokens,
                 reason=it.reason,
             )
+    for said in context.group:
+        answer.group.add(
+            communication_id=said.communication.id,
+            party=said.communication.party,
+            trust=TRUST_NUMBERS[said.communication.trust],
+            message=external_message_to(said.message),
+            tokens=said.tokens,
+        )
     return answer
 
 

@@ -39,10 +39,13 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.AnchorsPresent: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ANCHORS_PRESENT, ("anchors",)),
     errors.TrustRequired: Row(StatusCode.PERMISSION_DENIED, reasons.ERROR_REASON_TRUST_REQUIRED, ("communication_id", "trust")),
     errors.EscalationClosed: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_ESCALATION_RESOLVED, ("escalation_id",)),
+    errors.CallerGone: Row(StatusCode.CANCELLED, None),
+    errors.DeadlineExceeded: Row(StatusCode.DEADLINE_EXCEEDED, reasons.ERROR_REASON_DEADLINE_EXCEEDED),
     errors.StorageUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_STORAGE_UNAVAILABLE),
     errors.IndexUnavailable: Row(StatusCode.UNAVAILABLE, reasons.ERROR_REASON_INDEX_UNAVAILABLE),
     errors.RateLimited: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_RATE_LIMITED, ("sender",)),
     errors.TooManySubscribers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SUBSCRIBERS),
+    errors.TooManyAnswers: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }
 """An error that is not here is what the kind above it in `domain.errors` is."""

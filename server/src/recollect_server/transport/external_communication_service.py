@@ -5,17 +5,22 @@ from functools import partial
 import grpc
 from recollect.v1 import external_communication_service_pb2 as api
 
+from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.external import Trust
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.storage.index.external import CommunicationFilter
+from recollect_server.storage.index.external import CommunicationFilter, Words
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
-from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to
-from recollect_server.transport.handling import Send
+from recollect_server.transport.convert import optional_milliseconds
+from recollect_server.transport.convert_external import TRUSTS, communication_to, escalation_to, external_message_to, match_to
+from recollect_server.transport.handling import Send, deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 from recollect_server.transport.streams import Streams
 
 _MAX_SCOPES = 32
+_MAX_QUERY = 64 * 1024
+_USUAL_LIMIT, _MAX_LIMIT = 10, 100
 _MAX_ANSWER = 16 * 1024
 _NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
 
@@ -23,11 +28,22 @@ _NO_TRUST = "is required: TRUST_UNTRUSTED, TRUST_KNOWN or TRUST_BLOCKED"
 class ExternalCommunicationHandlers:
     """The handlers of ExternalCommunicationService."""
 
-    def __init__(self, external: External, live: LiveCommunications, streams: Streams, limits: Limits) -> None:
+    def __init__(
+        self,
+        external: External,
+        live: LiveCommunications,
+        streams: Streams,
+        limits: Limits,
+        answers: Answers,
+        timeout: float,
+    ) -> None:
+        """`timeout` is how many seconds a search may take at most."""
         self._external = external
         self._live = live
         self._streams = streams
         self._limits = limits
+        self._answers = answers
+        self._timeout = timeout
 
     def ListCommunications(
         self, request: api.ListCommunicationsRequest, context: grpc.ServicerContext
@@ -41,9 +57,10 @@ class ExternalCommunicationHandlers:
         checks.done()
         chosen = CommunicationFilter(request.party, TRUSTS.get(request.trust), request.open_escalations_only)
         page = self._external.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
-        return api.ListCommunicationsResponse(
-            communications=[communication_to(it) for it in page.communications], next_page_token=token_of(request, page.next)
-        )
+        fitting, more = self._answers.fitting(map(communication_to, page.communications))
+        last = page.communications[len(fitting) - 1] if more else None
+        following = (last.update_time, last.id) if last else page.next
+        return api.ListCommunicationsResponse(communications=fitting, next_page_token=token_of(request, following))
 
     def GetCommunication(self, request: api.GetCommunicationRequest, context: grpc.ServicerContext) -> api.GetCommunicationResponse:
         """A communication with a page of its messages."""
@@ -52,27 +69,63 @@ class ExternalCommunicationHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.done()
         place = place_of(request, request.page_token)
-        page = self._external.history(request.communication_id, page_size(request.page_size), place)
-        return api.GetCommunicationResponse(
-            communication=communication_to(page.communication),
-            messages=[external_message_to(it) for it in page.messages],
-            next_page_token=token_of(request, page.next),
+        with self._answers.room(context) as keep:
+            size, most = page_size(request.page_size), self._answers.max_bytes
+            page = self._external.history(request.communication_id, size, place, most)
+            return keep(
+                api.GetCommunicationResponse(
+                    communication=communication_to(page.communication),
+                    messages=[external_message_to(it) for it in page.messages],
+                    next_page_token=token_of(request, page.next),
+                )
+            )
+
+    def SearchCommunications(
+        self, request: api.SearchCommunicationsRequest, context: grpc.ServicerContext
+    ) -> api.SearchCommunicationsResponse:
+        """The messages that fit some words best."""
+        deadline = deadline_of(context, self._timeout)
+        checks = Checks()
+        checks.said("query", request.query, _MAX_QUERY)
+        checks.not_negative("limit", request.limit)
+        checks.text("party", request.party, most=MAX_ADDRESS)
+        checks.label("channel", request.channel)
+        if request.trust and request.trust not in TRUSTS:
+            checks.refuse("trust", "is not a trust of this version")
+        checks.span(request.date_range, "start", "end", "date_range.")
+        checks.communication_id("communication_id", request.communication_id, required=False)
+        checks.done()
+        asked = Words(
+            request.query,
+            (normal_address(request.channel, request.party) if request.channel else "") or request.party,
+            request.channel,
+            TRUSTS.get(request.trust),
+            optional_milliseconds(request.date_range, "start"),
+            optional_milliseconds(request.date_range, "end"),
+            request.communication_id,
         )
+        matches, total = self._external.search(asked, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), deadline)
+        return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
+
+    def RegisterContact(self, request: api.RegisterContactRequest, context: grpc.ServicerContext) -> api.RegisterContactResponse:
+        """Sets how far a party is trusted that may not have written yet."""
+        checks = Checks()
+        checks.label("channel", request.channel, required=True)
+        if request.channel in OWNERS_ALONE:
+            checks.refuse("channel", f"is {request.channel}, on which nobody but the owner writes")
+        checks.text("party", request.party, least=1, most=MAX_ADDRESS)
+        party = normal_address(request.channel, request.party)
+        if request.party and not party:
+            checks.refuse("party", f"is no address on {request.channel}")
+        trust, scopes = _trust_from(checks, request)
+        communication = self._external.register(request.channel, party, trust, scopes, request.request_id)
+        return api.RegisterContactResponse(communication=communication_to(communication))
 
     def SetTrust(self, request: api.SetTrustRequest, context: grpc.ServicerContext) -> api.SetTrustResponse:
         """Sets how far a party is trusted."""
-        trust = TRUSTS.get(request.trust)
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
-        if trust is None:
-            checks.refuse("trust", "is not a trust of this version" if request.trust else _NO_TRUST)
-        checks.topics("scopes", request.scopes, most=_MAX_SCOPES)
-        if request.scopes and trust is not Trust.KNOWN:
-            checks.refuse("scopes", "go with TRUST_KNOWN alone")
-        checks.request_id(request.request_id)
-        checks.done()
-        assert trust is not None
-        scopes = tuple(dict.fromkeys(request.scopes))
+        trust, scopes = _trust_from(checks, request)
         communication = self._external.set_trust(request.communication_id, trust, scopes, request.request_id)
         return api.SetTrustResponse(communication=communication_to(communication))
 
@@ -99,9 +152,10 @@ class ExternalCommunicationHandlers:
         place = place_of(request, request.page_token)
         size = page_size(request.page_size)
         page = self._external.escalations(request.communication_id, size, place, resolved=request.include_resolved)
-        return api.ListEscalationsResponse(
-            escalations=[escalation_to(it) for it in page.escalations], next_page_token=token_of(request, page.next)
-        )
+        fitting, more = self._answers.fitting(map(escalation_to, page.escalations))
+        last = page.escalations[len(fitting) - 1] if more else None
+        following = (last.create_time, last.id) if last else page.next
+        return api.ListEscalationsResponse(escalations=fitting, next_page_token=token_of(request, following))
 
     def ResolveEscalation(
         self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext
@@ -121,3 +175,17 @@ class ExternalCommunicationHandlers:
         """Opens a stream of what happens."""
         subscribe = partial(self._live.subscribe, request.cursor)
         self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
+
+
+def _trust_from(checks: Checks, request: api.SetTrustRequest | api.RegisterContactRequest) -> tuple[Trust, tuple[str, ...]]:
+    """Check how far a party is to be trusted, and return it. Raises InvalidField for all that is wrong with the request."""
+    trust = TRUSTS.get(request.trust)
+    if trust is None:
+        checks.refuse("trust", "is not a trust of this version" if request.trust else _NO_TRUST)
+    checks.topics("scopes", request.scopes, most=_MAX_SCOPES)
+    if request.scopes and trust is not Trust.KNOWN:
+        checks.refuse("scopes", "go with TRUST_KNOWN alone")
+    checks.request_id(request.request_id)
+    checks.done()
+    assert trust is not None
+    return trust, tuple(dict.fromkeys(request.scopes))

@@ -11,13 +11,15 @@ from typing import Any, cast
 import grpc
 import structlog
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 from ulid import ULID
 
-from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.errors import CallerGone, RecollectError
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.wire import first_not_utf8
 
@@ -36,16 +38,36 @@ class Malformed:
         self.status = malformed(*_what_is_wrong(data, expected, error))
 
 
+def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
+    """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call does."""
+    remaining = context.time_remaining()
+    deadline = Deadline(seconds if remaining is None else min(seconds, remaining))
+    if not context.add_callback(deadline.cancel):
+        deadline.cancel()
+    return deadline
+
+
 def unary(
-    method: MethodDescriptor, request_type: type[ProtoMessage], handler: Handler, pool: ThreadPoolExecutor
+    method: MethodDescriptor,
+    request_type: type[ProtoMessage],
+    handler: Handler,
+    pool: ThreadPoolExecutor,
+    *,
+    quiet: bool = False,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a unary method, within the door, run by the pool."""
+    """The handler of a unary method, within the door, run by the pool. `quiet`: its line in the log is for debugging alone."""
     name = f"{method.containing_service.name}.{method.name}"
+    reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
+
+    def run(request: Any, context: grpc.ServicerContext) -> ProtoMessage | None:
+        if reads and not context.is_active():  # it waited for a thread longer than its caller waited for it
+            raise CallerGone
+        return handler(request, context)
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
-        answer, failed = _run(name, handler, request, context)
-        _log(name, request, answer, failed, time.perf_counter() - began)
+        answer, failed = _run(name, run, request, context)
+        _log(name, request, answer, failed, time.perf_counter() - began, quiet=quiet)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
@@ -57,23 +79,31 @@ def unary(
 
 
 def streaming(
-    method: MethodDescriptor, request_type: type[ProtoMessage], handler: StreamHandler, pool: ThreadPoolExecutor
+    method: MethodDescriptor,
+    request_type: type[ProtoMessage],
+    handler: StreamHandler,
+    pool: ThreadPoolExecutor,
+    *,
+    quiet: bool = False,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """The handler of a streaming method, within the door. It opens the stream and returns: no thread waits for the stream.
 
-    What is sent is bytes already.
+    What is sent is bytes already. Where callers stream too, the handler gets an iterator of bytes for the request. `quiet` is as in
+    `unary`.
     """
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
         _, failed = _run(name, lambda request, context: handler(request, context, send), request, context)
-        _log(name, request, None, failed, time.perf_counter() - began)
+        _log(name, request, None, failed, time.perf_counter() - began, quiet=quiet)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
     call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio is told that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(call, request_deserializer=None, response_serializer=None)
     return grpc.unary_stream_rpc_method_handler(call, request_deserializer=_reader(request_type), response_serializer=None)
 
 
@@ -98,6 +128,8 @@ def _log(
     answer: ProtoMessage | None,
     failed: status_pb2.Status | None,
     seconds: float,
+    *,
+    quiet: bool,
 ) -> None:
     code = "OK" if failed is None else _CODES[failed.code]
     fields: dict[str, Any] = {
@@ -112,7 +144,7 @@ def _log(
         fields["communication"] = communication[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
-    log.info("call", **fields)
+    (log.debug if quiet else log.info)("call", **fields)
 
 
 def _conversation_of(answer: ProtoMessage | None) -> str:

@@ -45,6 +45,7 @@ def _seal(request: ProtoMessage, place: Place) -> str:
     bare = type(request)()
     bare.CopyFrom(request)
     for name in ("page_token", "page_size"):
-        bare.ClearField(name)
+        if name in request.DESCRIPTOR.fields_by_name:
+            bare.ClearField(name)
     text = f"{place[0]}.{place[1]}.{request.DESCRIPTOR.full_name}".encode() + bare.SerializeToString(deterministic=True)
     return hashlib.sha256(text).hexdigest()[:16]

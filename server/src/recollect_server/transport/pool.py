@@ -7,10 +7,11 @@ call waits for it without a thread. These means are private to grpcio: one that 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import grpc
 from grpc import _server as grpcio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # has no types
 
@@ -25,7 +26,7 @@ class CallPool(ThreadPoolExecutor):
     def __init__(self, threads: int, name: str, ahead: int = _AHEAD) -> None:
         """`ahead`: how many requests are asked for before a thread is free. The calls behind them wait unread."""
         super().__init__(threads, thread_name_prefix=name)
-        self._able = hasattr(cygrpc, "ReceiveMessageOperation") and all(hasattr(grpcio, name) for name in _MEANS)
+        self._able = _is_able()
         self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
         self._room = ahead
         self._unread: deque[Callable[[], bool]] = deque()
@@ -77,6 +78,45 @@ class CallPool(ThreadPoolExecutor):
                 self._room += 1
                 following = self._unread.popleft() if self._unread else None
             asked = following is None or following()
+
+
+def ask_for_request(requests: Any, pool: ThreadPoolExecutor, then: Callable[[bytes | None], None]) -> None:
+    """Ask for the next request of a call whose caller sends several. `requests` is what grpcio gave its handler.
+
+    `then` gets the request, or None once there are no more. It returns at once, and sends nothing: it may run on the thread
+    that serves all calls. A grpcio without the private means gets a thread of the pool that waits.
+    """
+    if not (_is_able() and hasattr(requests, "_state") and hasattr(requests, "_call")):
+        pool.submit(lambda: then(_wait_for_request(requests)))
+        return
+    state, call = requests._state, requests._call
+    arrived = grpcio._receive_message(state, call, None)
+
+    def received(batch: Any) -> Any:
+        outcome = arrived(batch)
+        with state.condition:
+            request, state.request = state.request, None
+        then(request)
+        return outcome
+
+    with state.condition:
+        if is_active := grpcio._is_rpc_state_active(state):
+            call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), received)
+            state.due.add(grpcio._RECEIVE_MESSAGE_TOKEN)
+    if not is_active:
+        then(None)
+
+
+def _wait_for_request(requests: Iterator[bytes]) -> bytes | None:
+    try:
+        return next(requests, None)
+    except grpc.RpcError:  # the call was cancelled
+        return None
+
+
+def _is_able() -> bool:
+    """Tell whether grpcio has the private means that this module uses."""
+    return hasattr(cygrpc, "ReceiveMessageOperation") and all(hasattr(grpcio, name) for name in _MEANS)
 
 
 def _request_of(event: Any, state: Any) -> Any:

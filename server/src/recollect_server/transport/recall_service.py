@@ -5,6 +5,7 @@ from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.context import Budget
+from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
@@ -12,9 +13,11 @@ from recollect_server.services.recall.recall import Recall
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.search import Scope
+from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks
-from recollect_server.transport.convert import conversation_to, message_to, optional_milliseconds
+from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds
 from recollect_server.transport.convert_recall import anchor_to, answer_to, context_to, transition_to
+from recollect_server.transport.handling import deadline_of
 from recollect_server.transport.pages import page_size, place_of, token_of
 
 _MAX_QUERY = 64 * 1024
@@ -27,14 +30,26 @@ _MAX_VALUE = 1000
 class RecallHandlers:
     """The handlers of RecallService."""
 
-    def __init__(self, recall: Recall, anchors: Anchors, builder: ContextBuilder, tiers: Tiers) -> None:
+    def __init__(
+        self,
+        recall: Recall,
+        anchors: Anchors,
+        builder: ContextBuilder,
+        tiers: Tiers,
+        answers: Answers,
+        timeout: float,
+    ) -> None:
+        """`timeout` is how many seconds a search or a context may take at most."""
         self._recall = recall
         self._anchors = anchors
         self._builder = builder
         self._tiers = tiers
+        self._answers = answers
+        self._timeout = timeout
 
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
         """The conversations and messages that fit best."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
         checks.not_negative("limit", request.limit)
@@ -55,13 +70,15 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        return answer_to(self._recall.search(request.query, scope, limit, explain=request.explain))
+        answer = self._recall.search(request.query, scope, limit, explain=request.explain, deadline=deadline)
+        return self._answers.cut(answer_to(answer))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
         """Some turns of a conversation."""
         turns = (request.turn_range.first, request.turn_range.last) if request.HasField("turn_range") else None
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
+        checks.not_negative("after_sequence", request.after_sequence)
         if turns is not None:
             first, last = turns
             if first < 1:
@@ -71,15 +88,20 @@ class RecallHandlers:
             elif last - first >= _MAX_RANGE:
                 checks.refuse("turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed")
         checks.done()
-        fetched = self._recall.fetch_context(request.conversation_id, turns)
-        return api.FetchContextResponse(
-            conversation_id=fetched.conversation.id,
-            conversation_name=fetched.conversation.name,
-            channel=fetched.conversation.channel,
-            messages=[message_to(message) for message in fetched.turns.messages],
-            total_turns=fetched.conversation.turn_count,
-            damaged_lines=fetched.turns.damaged,
-        )
+        with self._answers.room(context) as keep:
+            after, most = min(request.after_sequence, MAX_LINES), self._answers.max_bytes
+            fetched = self._recall.fetch_context(request.conversation_id, turns, after, most)
+            answer = api.FetchContextResponse(
+                conversation_id=fetched.conversation.id,
+                conversation_name=fetched.conversation.name,
+                channel=fetched.conversation.channel,
+                total_turns=fetched.conversation.turn_count,
+                damaged_lines=fetched.turns.damaged,
+                has_more=fetched.has_more,
+            )
+            for message in fetched.turns.messages:
+                fill_message(answer.messages.add(), message)
+            return keep(answer)
 
     def Recent(self, request: api.RecentRequest, context: grpc.ServicerContext) -> api.RecentResponse:
         """Conversations by time."""
@@ -97,15 +119,15 @@ class RecallHandlers:
         )
         newest_first = request.order != api.RECENT_ORDER_OLDEST_FIRST
         found = self._recall.recent(chosen, min(request.limit or _USUAL_LIMIT, _MAX_LIMIT), newest_first=newest_first)
-        return api.RecentResponse(
-            conversations=[
-                recall_pb2.RecentConversation(conversation=conversation_to(conversation), snippet=words)
-                for conversation, words in found
-            ]
+        fitting, more = self._answers.fitting(
+            recall_pb2.RecentConversation(conversation=conversation_to(conversation), snippet=words)
+            for conversation, words in found
         )
+        return api.RecentResponse(conversations=fitting, has_more=more)
 
     def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
         """What an agent's model should see."""
+        deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)
@@ -115,8 +137,10 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
-        built = self._builder.build(request.conversation_id, request.message, budget)
-        return context_to(built, FORMS[request.format](built, request.message))
+        group = request.include_group
+        with self._answers.room(context) as keep:
+            built = self._builder.build(request.conversation_id, request.message, budget, deadline, include_group=group)
+            return keep(context_to(built, FORMS[request.format](built, request.message)))
 
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, context: grpc.ServicerContext
@@ -139,8 +163,12 @@ class RecallHandlers:
         checks = Checks()
         checks.anchor_key(request.key, required=False)
         checks.done()
+        place = place_of(request, request.page_token)
+        first = place[0] if place else 0
         found = self._anchors.listed(request.key, include_superseded=request.include_superseded)
-        return api.ListAnchorsResponse(anchors=[anchor_to(anchor) for anchor in found])
+        fitting, more = self._answers.fitting(map(anchor_to, found[first:]))
+        following = (first + len(fitting), "-") if more else None
+        return api.ListAnchorsResponse(anchors=fitting, next_page_token=token_of(request, following))
 
     def SetAnchor(self, request: api.SetAnchorRequest, context: grpc.ServicerContext) -> api.SetAnchorResponse:
         """Sets an anchor."""

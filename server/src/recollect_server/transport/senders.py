@@ -57,12 +57,13 @@ class Sender:
 class Senders:
     """Some threads, and the streams that wait for one."""
 
-    def __init__(self, pump: Callable[[Scheduled, Sender], bool], send_timeout: float) -> None:
+    def __init__(self, pump: Callable[[Scheduled, Sender], bool], send_timeout: float, *, moving: int = _MOVING) -> None:
         """`pump` sends what there is for a stream, by the given sender, and says whether more is left; it raises nothing.
 
-        `send_timeout`: seconds that one send may take.
+        `send_timeout`: seconds that one send may take. `moving`: threads that send where none is blocked.
         """
         self._pump = pump
+        self._moving = moving
         self._send_timeout = send_timeout
         self._changed = threading.Condition()  # guards everything below and the streams' flags; nothing slow happens under it
         self._ready: deque[Scheduled] = deque()
@@ -70,7 +71,7 @@ class Senders:
         self._stopping = self._impatient = False
         self._ended = threading.Event()
         with self._changed:
-            for _ in range(_MOVING):
+            for _ in range(self._moving):
                 self._start()
         self._watchdog = threading.Thread(target=self._watch, name="stream-watchdog", daemon=True)
         self._watchdog.start()
@@ -137,10 +138,10 @@ class Senders:
             return sender.stream
 
     def _too_many(self) -> bool:
-        if len(self._senders) <= _MOVING:
+        if len(self._senders) <= self._moving:
             return False
         now = time.monotonic()
-        return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > _MOVING
+        return sum(not sender.blocked(now, _BLOCKED) for sender in self._senders) > self._moving
 
     def _watch(self) -> None:
         while not self._ended.wait(_TICK if any(sender.since for sender in tuple(self._senders)) else _IDLE_TICK):
@@ -149,7 +150,7 @@ class Senders:
                 blocked = sorted((s for s in self._senders if s.blocked(now, _BLOCKED)), key=lambda s: s.since)
                 moving = len(self._senders) - len(blocked)
                 # Where none moves, as many again: those that are stuck often come together.
-                wanted = len(self._senders) if not moving and self._ready else _MOVING - moving
+                wanted = len(self._senders) if not moving and self._ready else self._moving - moving
                 for _ in range(min(wanted, _MOST - len(self._senders))):
                     self._start()
                 stuck = [s.stream for s in blocked if s.blocked(now, self._send_timeout) or self._impatient]

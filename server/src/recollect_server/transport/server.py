@@ -1,19 +1,24 @@
 """Builds the gRPC server: every service of the contract, health, reflection, limits; and stops it without losing a call."""
 
 import errno
+import os
+import shutil
 import socket
+import stat
+import sys
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from recollect.v1 import (
     channel_service_pb2,
     conversation_service_pb2,
@@ -21,6 +26,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from recollect_server.transport import health, reflection
 from recollect_server.transport.handling import streaming, unary
 from recollect_server.transport.pool import CallPool
 
@@ -31,6 +37,14 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
     external_communication_service_pb2.DESCRIPTOR.services_by_name["ExternalCommunicationService"],
 )
 
+_REFLECTION_THREADS = 8  # at the most: one opens the streams, unless grpcio has a thread wait for each
+_SOCKET = "socket"  # name of a Unix socket's file until it takes its path
+_MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes that the system takes
+_COMPUTING = {
+    "Search",
+    "BuildContext",
+    "SearchCommunications",
+}  # reads that compute for long: many at once would take Python's lock from all others
 _LONG = {"Delete"}  # writes that may take long: they do not stand in the way of the others
 
 
@@ -46,22 +60,34 @@ class ServerOptions:
     """`host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
     write_threads: int
+    search_threads: int
     max_request_bytes: int
     reflection: bool
     keepalive_ms: int = 30_000
     """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
+    max_watches: int = 5000
+    """Watches of health that may be open."""
 
 
 class Server:
     """A gRPC server that is not started yet, then listens, then is stopped once."""
 
-    def __init__(self, handlers: dict[str, Any], options: ServerOptions) -> None:
-        """`handlers` has those of each service, by the service's short name."""
+    def __init__(
+        self, handlers: Mapping[str, Any], options: ServerOptions, degraded: Mapping[str, health.Degraded] | None = None
+    ) -> None:
+        """`handlers` has those of each service, by the service's short name; `degraded` says, likewise, which parts answer less."""
         self._options = options
-        self._health = health.HealthServicer()
+        names = [service.full_name for service in SERVICES]
+        parts = {service.full_name: degraded[service.name] for service in SERVICES if degraded and service.name in degraded}
+        self._health = health.Health(names, parts, options.max_watches)
         self._pool = CallPool(options.threads, "call")
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow search is in their way.
         self._writers = CallPool(options.write_threads, "write")
+        # Their own too: whoever asks for the server's health hears of it however many searches run.
+        self._health_pool = CallPool(2, "health")
+        self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
+        # Few as well: a write must get Python's lock between them. More of them answered no more searches a second.
+        self._searchers = CallPool(options.search_threads, "search")
         self._server = grpc.server(
             self._pool,
             options=[
@@ -83,35 +109,47 @@ class Server:
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every call.
             self._server.add_registered_method_handlers(service.full_name, self._methods(service, handlers[service.name]))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = [service.full_name for service in SERVICES]
-        for name in ("", *names):
-            self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
-        if options.reflection:
-            reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        self._server.add_registered_method_handlers(health.SERVICE.full_name, self._health.handlers(self._health_pool))
+        names += [health.SERVICE.full_name, reflection.SERVICE.full_name]
+        self._reflection = reflection.Reflection(names, self._reflection_pool) if options.reflection else None
+        if self._reflection is not None:
+            self._server.add_registered_method_handlers(reflection.SERVICE.full_name, self._reflection.handlers())
+        self._socket: UnixSocket | None = None
         self._stopped = threading.Event()
 
     def start(self) -> str:
         """Listens, and returns the address to call. Raises CannotListen."""
         listen = self._options.listen
-        if why := _why_not(listen):  # asked of the system: gRPC would only say that it failed, and write to standard error besides
-            raise CannotListen(f"cannot listen on {listen}: {why}")
+        port = 0
         try:
-            port = self._server.add_insecure_port(listen)
+            if listen.startswith("unix:"):
+                self._socket = UnixSocket(Path(listen.removeprefix("unix:")), self._server.add_insecure_port)
+            elif why := _why_not(listen):  # asked of the system: gRPC would only say that it failed, and write to standard error
+                raise CannotListen(f"cannot listen on {listen}: {why}")
+            else:
+                port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
             raise CannotListen(f"cannot listen on {listen}: name another address with --listen ({error})") from error
         self._server.start()
-        for name in ("", *(service.full_name for service in SERVICES)):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.serve()
         return listen if listen.startswith("unix:") else f"{listen.rsplit(':', 1)[0]}:{port}"
+
+    def leave(self) -> None:
+        """Says by its health that it takes no new calls. A second time does nothing."""
+        self._health.leave()
 
     def stop(self, grace: float) -> None:
         """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
-        self._health.enter_graceful_shutdown()
+        # First what would stay open for all of the grace.
+        self._health.stop()
+        if self._reflection is not None:
+            self._reflection.streams.stop()
         self._server.stop(grace).wait()
+        if self._socket is not None:
+            self._socket.remove()
         # A call that was cancelled may still run here, and what it uses is closed next.
-        self._pool.shutdown(wait=True)
-        self._writers.shutdown(wait=True)
+        for pool in (self._pool, self._writers, self._searchers, self._health_pool, self._reflection_pool):
+            pool.shutdown(wait=True)
         self._stopped.set()
 
     def wait(self) -> None:
@@ -130,15 +168,97 @@ class Server:
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
+        if method.name in _COMPUTING:
+            return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
 
 
+class UnixSocket:
+    """The file of a Unix socket that only its owner may connect to, whatever the umask is."""
+
+    def __init__(self, path: Path, listen: Callable[[str], object]) -> None:
+        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what `listen` raises.
+
+        The socket is made in a folder that nobody else may enter, and gets its path when its mode is set: nobody can connect to it
+        before. What a server that was killed left at the path is removed; whatever else is there is refused.
+        """
+        self._path = path
+        try:
+            left = _left_at(path)
+            folder = Path(mkdtemp(prefix=".", dir=path.parent))
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                # By its descriptor where that has a path, for the path of a socket may have some 100 bytes only.
+                near = Path(f"/proc/self/fd/{handle}")
+                listen(f"unix:{(near if near.is_dir() else folder) / _SOCKET}")
+                made = folder / _SOCKET
+                made.chmod(0o600)
+                self._identity = _identity(made)
+                self._move(made, left)
+            finally:
+                os.close(handle)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on unix:{path}: {_refusal(error)}") from error
+        except _Occupied as error:
+            raise CannotListen(f"cannot listen on unix:{path}: {error}") from error
+
+    def remove(self) -> None:
+        """Remove the file, unless another one took its place."""
+        with suppress(OSError):
+            if _identity(self._path) == self._identity:
+                self._path.unlink()
+
+    def _move(self, made: Path, left: tuple[int, int] | None) -> None:
+        """Give the socket its path, in place of what was left there."""
+        with suppress(FileNotFoundError):
+            if left is not None and _identity(self._path) == left:
+                self._path.unlink()
+        try:
+            self._path.hardlink_to(made)  # a rename would replace the socket of a server that starts at the same moment
+        except FileExistsError:
+            raise _Occupied(_LIVE) from None
+        except OSError:  # a file system without hard links
+            made.rename(self._path)
+
+
+class _Occupied(Exception):
+    """A path is not free; the text says why and what to do."""
+
+
+_LIVE = "another program listens there: stop it, or name another path with --listen"
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _left_at(path: Path) -> tuple[int, int] | None:
+    """Return the identity of the socket at a path that nobody listens on any more; None if there is nothing. Raises _Occupied."""
+    if not path.parent.is_dir():
+        raise _Occupied(f"there is no folder {path.parent}: make it, or name another path with --listen")
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise _Occupied(f"the path has more than {_MAX_SOCKET_PATH} bytes: name a shorter one with --listen")
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise _Occupied("a file that is no socket is there: move it away, or name another path with --listen")
+        left = _identity(path)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            probe.connect(str(path))
+    except FileNotFoundError:
+        return None
+    except ConnectionRefusedError:
+        return left
+    except BlockingIOError:  # so many connect that this one would have to wait
+        pass
+    raise _Occupied(_LIVE)
+
+
 def _why_not(listen: str) -> str:
-    """Why an address cannot be listened on and what to do, or nothing. `listen` is as in ServerOptions."""
-    if listen.startswith("unix:"):
-        folder = Path(listen.removeprefix("unix:")).parent
-        return "" if folder.is_dir() else f"there is no folder {folder}: make it, or name another path with --listen"
+    """Why a `host:port` cannot be listened on and what to do, or nothing."""
     host, port = listen.rsplit(":", 1)
     why = ""
     try:
@@ -161,6 +281,8 @@ def _refusal(error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return "another program listens there: stop it, or name another address with --listen"
+        case errno.EACCES if error.filename:
+            return f"this user may not write in {Path(error.filename).parent}: name another path with --listen"
         case errno.EACCES:
             return "this user may not: name a port from 1024 on with --listen"
         case _:

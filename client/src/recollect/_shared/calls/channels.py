@@ -44,6 +44,7 @@ def receive(
     attachments: Iterable[Attachment],
     time: datetime | None,
     origin: Origin | None,
+    sender_name: str | None,
 ) -> Call[pb.ReceiveRequest, pb.ReceiveResponse, Received]:
     """Receive."""
     request = fill(
@@ -54,6 +55,7 @@ def receive(
         sender=sender,
         attachments=parts.attachments(attachments, "attachments"),
         time=time,
+        sender_name=sender_name,
     )
     _fill_origin(request, origin)
     return Call(_RECEIVE, request, read.received)

@@ -25,7 +25,11 @@ _FORMATS = {
 
 
 def build_context(
-    conversation_id: str, message: str | None, budget: ContextBudget | int | None, form: ContextFormat | None
+    conversation_id: str,
+    message: str | None,
+    budget: ContextBudget | int | None,
+    form: ContextFormat | None,
+    include_group: bool,
 ) -> Call[pb.BuildContextRequest, pb.BuildContextResponse, BuiltContext]:
     """BuildContext."""
     if form is not None and form not in _FORMATS:
@@ -36,6 +40,7 @@ def build_context(
         message=message,
         budget=_budget(ContextBudget(total=budget) if isinstance(budget, int) else budget),
         format=None if form is None else _FORMATS[form],
+        include_group=include_group,
     )
     return Call(_BUILD_CONTEXT, request, read.built)
 
@@ -49,11 +54,11 @@ def list_tier_transitions(
 
 
 def list_anchors(
-    key: str | None, include_superseded: bool
-) -> Call[pb.ListAnchorsRequest, pb.ListAnchorsResponse, tuple[Anchor, ...]]:
-    """ListAnchors."""
-    request = fill(pb.ListAnchorsRequest(), key=key, include_superseded=include_superseded)
-    return Call(_LIST_ANCHORS, request, lambda response: tuple(map(read.anchor, response.anchors)))
+    key: str | None, include_superseded: bool, page_token: str
+) -> Call[pb.ListAnchorsRequest, pb.ListAnchorsResponse, tuple[tuple[Anchor, ...], str]]:
+    """ListAnchors: a page of anchors, and the token of the next one."""
+    request = fill(pb.ListAnchorsRequest(), key=key, include_superseded=include_superseded, page_token=page_token)
+    return Call(_LIST_ANCHORS, request, lambda it: (tuple(map(read.anchor, it.anchors)), it.next_page_token))
 
 
 def set_anchor(

@@ -53,6 +53,7 @@ def create(
     party: Party | None,
     model: str | None,
     create_time: datetime | None,
+    pinned: bool,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -63,6 +64,7 @@ def create(
         party=parts.party(party),
         model=model,
         create_time=create_time,
+        pinned=pinned,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -116,6 +118,7 @@ def load(
     max_turns: int | None,
     max_tokens: int | None,
     before_turn: int | None,
+    before_sequence: int | None,
 ) -> Call[pb.LoadRequest, pb.LoadResponse, LoadedConversation]:
     """Load."""
     request = fill(
@@ -125,6 +128,7 @@ def load(
         max_turns=max_turns,
         max_tokens=max_tokens,
         before_turn=before_turn,
+        before_sequence=before_sequence,
     )
     return Call(_LOAD, request, read.loaded)
 

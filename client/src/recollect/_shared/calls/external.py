@@ -10,6 +10,7 @@ from recollect._shared.rpc import Call, Method
 from recollect._shared.watching import Element
 from recollect._types.external import (
     CommunicationPage,
+    CommunicationSearch,
     CommunicationUpdate,
     Escalation,
     EscalationPage,
@@ -18,11 +19,14 @@ from recollect._types.external import (
     RecordedReply,
     Trust,
 )
+from recollect._types.recall import DateRange
 from recollect.v1 import external_communication_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ExternalCommunicationService"]
 _LIST = Method(_SERVICE, "ListCommunications", pb.ListCommunicationsRequest, pb.ListCommunicationsResponse)
 _GET = Method(_SERVICE, "GetCommunication", pb.GetCommunicationRequest, pb.GetCommunicationResponse)
+_SEARCH = Method(_SERVICE, "SearchCommunications", pb.SearchCommunicationsRequest, pb.SearchCommunicationsResponse)
+_REGISTER = Method(_SERVICE, "RegisterContact", pb.RegisterContactRequest, pb.RegisterContactResponse)
 _SET_TRUST = Method(_SERVICE, "SetTrust", pb.SetTrustRequest, pb.SetTrustResponse)
 _RECORD_REPLY = Method(_SERVICE, "RecordReply", pb.RecordReplyRequest, pb.RecordReplyResponse)
 _LIST_ESCALATIONS = Method(_SERVICE, "ListEscalations", pb.ListEscalationsRequest, pb.ListEscalationsResponse)
@@ -68,6 +72,44 @@ def get_communication(
     """GetCommunication."""
     request = fill(pb.GetCommunicationRequest(), communication_id=communication_id, page_size=page_size, page_token=page_token)
     return Call(_GET, request, read.loaded_communication)
+
+
+def search_communications(
+    query: str,
+    limit: int | None,
+    party: str | None,
+    channel: str | None,
+    trust: Trust | None,
+    date_range: DateRange | None,
+    communication_id: str | None,
+) -> Call[pb.SearchCommunicationsRequest, pb.SearchCommunicationsResponse, CommunicationSearch]:
+    """SearchCommunications."""
+    request = fill(
+        pb.SearchCommunicationsRequest(),
+        query=query,
+        limit=limit,
+        party=party,
+        channel=channel,
+        trust=None if trust is None else _trust(trust),
+        date_range=parts.date_range(date_range),
+        communication_id=communication_id,
+    )
+    return Call(_SEARCH, request, read.search)
+
+
+def register_contact(
+    channel: str, party: str, trust: Trust, scopes: Iterable[str] | None, request_id: str | None
+) -> Call[pb.RegisterContactRequest, pb.RegisterContactResponse, ExternalCommunication]:
+    """RegisterContact."""
+    request = fill(
+        pb.RegisterContactRequest(),
+        channel=channel,
+        party=party,
+        trust=_trust(trust),
+        scopes=scopes,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_REGISTER, request, lambda response: read.communication(response.communication))
 
 
 def set_trust(

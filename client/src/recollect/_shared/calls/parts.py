@@ -30,6 +30,7 @@ def party(it: Party | None) -> conversation_pb2.Party | None:
         group_id=it.group_id,
         thread_id=it.thread_id,
         subject=it.subject,
+        contact_name=it.contact_name,
     )
 
 
@@ -76,6 +77,7 @@ def _message(it: Message, path: str) -> message_pb2.Message:
         cost=it.cost,
         channel=it.channel,
         sender=it.sender,
+        sender_name=it.sender_name,
         tool_calls=[_tool_call(call, f"{path}tool_calls[{index}]") for index, call in enumerate(it.tool_calls)],
         tool_call_id=it.tool_call_id,
         attachments=attachments(it.attachments, f"{path}attachments"),

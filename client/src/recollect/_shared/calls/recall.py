@@ -47,10 +47,15 @@ def search(
 
 
 def fetch_context(
-    conversation_id: str, turn_range: TurnRange | tuple[int, int] | None
+    conversation_id: str, turn_range: TurnRange | tuple[int, int] | None, after_sequence: int | None
 ) -> Call[pb.FetchContextRequest, pb.FetchContextResponse, FetchedContext]:
     """FetchContext."""
-    request = fill(pb.FetchContextRequest(), conversation_id=conversation_id, turn_range=parts.turn_range(turn_range))
+    request = fill(
+        pb.FetchContextRequest(),
+        conversation_id=conversation_id,
+        turn_range=parts.turn_range(turn_range),
+        after_sequence=after_sequence,
+    )
     return Call(_FETCH_CONTEXT, request, read.fetched_context)
 
 

@@ -5,12 +5,10 @@ the request: so a repeat finds the answer there, for ever. A command that ends a
 to the old one is done by a repeat if a crash came between.
 """
 
-from dataclasses import replace
-
 import structlog
 from ulid import ULID
 
-from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel
+from recollect_server.domain.commands import Clear, Command, History, New, Say, SetModel, ShowModel, listed_model
 from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation, MetaUpdated, Party
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
@@ -60,12 +58,14 @@ class Beginning:
 class Commands:
     """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, conversations: Conversations) -> None:
+    def __init__(self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()) -> None:
+        """`models` are those that may be chosen; none: any."""
         self._space = space
         self._conversations = conversations
+        self._models = models
 
-    def run(self, asked: Asked, said_in: str | None, pinned: str | None, beginning: Beginning) -> Replied:
-        """Runs a command said in a conversation (None: there is none yet). `pinned` is the one that a new one takes the place of.
+    def run(self, asked: Asked, said_in: str | None, beginning: Beginning) -> Replied:
+        """Runs a command said in a conversation (None: there is none yet). A new one takes its place where `beginning` pins it.
 
         Raises ConversationNotFound. Hold what orders the messages of that place; then call `finish` without it.
         """
@@ -74,12 +74,10 @@ class Commands:
                 return self._note(asked, said_in, beginning, text)
             case New():
                 model = self._head(said_in).conversation.model if said_in else ""
-                return self._anew(asked, pinned, beginning, "A new conversation begins. The one before stays.", model)
+                return self._anew(asked, said_in, beginning, "A new conversation begins. The one before stays.", model)
             case Clear(confirmed=True) if said_in:
                 head = self._head(said_in)
                 text = f"The conversation is removed for good ({_messages(head)}). A new one begins."
-                if pinned != said_in:  # another one has its place, and keeps it
-                    beginning = replace(beginning, pinned=False)
                 return self._anew(asked, said_in, beginning, text, head.conversation.model, cleared=True)
             case Clear(confirmed=True):
                 return self._note(asked, None, beginning, "There is nothing to remove yet.")
@@ -89,8 +87,16 @@ class Commands:
                 return self._note(asked, said_in, beginning, text)
             case ShowModel():
                 model = self._head(said_in).conversation.model if said_in else ""
-                return self._note(asked, said_in, beginning, f"The model is {model or 'the default'}.")
-            case SetModel(model):
+                text = f"The model is {model or 'the default'}."
+                if self._models:
+                    text = f"{text} You can choose {_choice(self._models)}; /model default takes a choice back."
+                return self._note(asked, said_in, beginning, text)
+            case SetModel(wanted):
+                listed = listed_model(wanted, self._models)
+                if listed is None:
+                    text = f"There is no model {wanted} here. You can choose {_choice(self._models)}."
+                    return self._note(asked, said_in, beginning, text)
+                model = listed
                 change = MetaUpdated(self._space.clock(), model=model)
                 return self._note(asked, said_in, beginning, f"The model is {model or 'the default'} from here on.", change)
             case History(count):
@@ -150,6 +156,10 @@ class Commands:
         messages = turns_of(self._space, head, max(1, last - count + 1), last).messages if last else []
         shown = [_line(message) for message in messages if message.role is not Role.TOOL and message.content.strip()][-count:]
         return "\n".join(shown) or _NOTHING
+
+
+def _choice(models: tuple[str, ...]) -> str:
+    return " or ".join(part for part in (", ".join(models[:-1]), models[-1]) if part)
 
 
 _NOTHING = "Nothing was said in this conversation yet."

@@ -22,12 +22,12 @@ from recollect_server.domain.routing import (
     EmailOrigin,
     Headers,
     Inbound,
-    Place,
     WebOrigin,
     headers_of,
     mail_number,
     party_of,
     place_of,
+    provenance_of,
 )
 from recollect_server.domain.time import arrival
 from recollect_server.services.channels.commands import Asked, Beginning, Commands, Replied
@@ -82,7 +82,7 @@ class Receiving:
         self._replays = Replays()
         # By place, so that two first messages of it begin one conversation; on e-mail by each id that a message names, so that it
         # is routed when all that came before it is stored. Taken after a request's lock and before a conversation's.
-        self._places = StripedLocks()
+        self._places = space.place_locks
         self._mails = StripedLocks()
 
     def receive(self, inbound: Inbound) -> Received:
@@ -131,7 +131,13 @@ class Receiving:
         if not self._space.index.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
             self._flood.admit(inbound.channel, inbound.sender)  # a repeat is the provider's doing, not the sender's
         received = self._external.receive(
-            inbound.channel, inbound.sender, inbound.provider_message_id, inbound.text, inbound.attachments, inbound.time
+            inbound.channel,
+            inbound.sender,
+            inbound.provider_message_id,
+            inbound.text,
+            inbound.attachments,
+            inbound.time,
+            provenance_of(inbound),
         )
         return Received(received, received.duplicate)
 
@@ -220,7 +226,7 @@ class Receiving:
     def _held(self, inbound: Inbound, headers: Headers, command: Command | None) -> AbstractContextManager[object]:
         """What orders the messages of a place. A command on e-mail may end any thread, so it is alone."""
         if inbound.channel != EMAIL:
-            return self._places.hold(_name_of(inbound.channel, place_of(inbound.channel, party_of(inbound))))
+            return self._places.hold(place_of(inbound.channel, party_of(inbound)).name)
         return self._mails.hold_all() if command else self._mails.hold_each(headers.ids)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
@@ -250,21 +256,19 @@ class Receiving:
                     raise
                 said_in = None
         asked = Asked(command, inbound.text, request, headers.ids)
-        return self._commands.run(asked, said_in, said_in, beginning)
+        return self._commands.run(asked, said_in, beginning)
 
     def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
         with self._space.locks.hold(conversation_id):
             conversation = self._space.head(conversation_id).conversation
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
-        with self._mails.hold_all() if channel == EMAIL else self._places.hold(_name_of(channel, place)):
-            pinned = self._space.routes.pinned(self._space.index, place) if place.known else None
-            return self._commands.run(asked, conversation_id, pinned or conversation_id, beginning)
-
-
-def _name_of(channel: str, place: Place) -> str:
-    """A place by name. The web is one."""
-    return channel if channel == WEB else str(place)
+        with self._mails.hold_all() if channel == EMAIL else self._places.hold(place.name):
+            routes, index = self._space.routes, self._space.index
+            in_use = routes.pinned(index, place) if place.known else routes.end(index, conversation_id)
+            if in_use not in (None, conversation_id):  # it keeps its place: a new one begins beside it
+                beginning = replace(beginning, pinned=False)
+            return self._commands.run(asked, conversation_id, beginning)
 
 
 def _is_named(inbound: Inbound) -> bool:
@@ -290,6 +294,7 @@ def _message(inbound: Inbound, headers: Headers, channel: str) -> Message:
         sender=inbound.sender,
         attachments=inbound.attachments,
         metadata=headers.metadata,
+        sender_name=inbound.sender_name,
     )
 
 

@@ -6,19 +6,25 @@ A tier that fails is named, and the others stand.
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.context import Budget, Context, Packed, Tier
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
+from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
+from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS = 600  # of all anchors: the surest come first
+_GROUP_MESSAGES = 20  # of other members of a group, at the most
+_GROUP_TOKENS = 900  # of all of them
+_GROUP_TEXT = 1000  # characters of one of them
 _ASKED = 4000  # characters of a message that words are taken from
 
 
@@ -33,15 +39,39 @@ class Choosing:
 class ContextBuilder:
     """Builds contexts. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, meaning: Meaning, anchors: Anchors, tiers: Tiers, choosing: Choosing) -> None:
+    def __init__(
+        self,
+        space: Space,
+        meaning: Meaning,
+        anchors: Anchors,
+        tiers: Tiers,
+        choosing: Choosing,
+        external: External,
+        max_bytes: int,
+    ) -> None:
+        """`max_bytes` of one answer: no more are read of the conversation's own turns, nor packed."""
         self._space = space
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
         self._choosing = choosing
+        self._external = external
+        self._max_bytes = max_bytes
 
-    def build(self, conversation_id: str, message: str, budget: Budget) -> Context:
-        """The context of an answer to a message in a conversation."""
+    def build(
+        self,
+        conversation_id: str,
+        message: str,
+        budget: Budget,
+        deadline: Deadline = UNLIMITED,
+        *,
+        include_group: bool = False,
+    ) -> Context:
+        """Return the context of an answer to a message in a conversation; on request with what others wrote in its group.
+
+        Raises CallerGone, DeadlineExceeded.
+        """
+        deadline.check()
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -53,18 +83,46 @@ class ContextBuilder:
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
         asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths)
         head, hot, in_memory = self.hot(conversation_id, asked, budget.hot, degraded)
+        deadline.check()
         warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
         packed = {candidate.place for candidate in warm.packed}
         seen = {(it.conversation_id, it.sequence) for it in warm.dropped}
         hot = replace(hot, dropped=[it for it in hot.dropped if (it.conversation_id, it.sequence) not in packed | seen])
         room = max(0, min(budget.cold + warm.left, budget.total - hot.used - warm.used))
-        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded)
+        deadline.check()
+        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded, deadline)
+        deadline.check()
         anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded)
+        group = self.group(head, degraded) if include_group else []
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group)
+        context = _within(context, self._max_bytes)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
+
+    def group(self, head: Head | None, degraded: dict[str, str]) -> list[GroupMessage]:
+        """Return the newest messages of the group's other members that there is room for, oldest first."""
+        group = group_of(head.conversation.party) if head else ""
+        if head is None or not group:
+            return []
+        try:
+            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES)
+        except (IndexUnavailable, StorageUnavailable) as error:
+            degraded["group"] = str(error)
+            return []
+        chosen: list[GroupMessage] = []
+        room = _GROUP_TOKENS
+        for it in written:
+            text = it.message.text
+            if len(text) > _GROUP_TEXT:
+                text = f"{text[: _GROUP_TEXT - 1]}…"
+            shown = GroupMessage(it.communication, replace(it.message, text=text))
+            room -= shown.tokens
+            if room < 0:
+                break
+            chosen.append(shown)
+        return chosen[::-1]
 
     def hot(
         self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
@@ -74,7 +132,7 @@ class ContextBuilder:
         try:
             with self._space.locks.hold(conversation_id):
                 head = self._space.head(conversation_id)
-                turns, in_memory = own.newest(self._space, head)
+                turns, in_memory = own.newest(self._space, head, self._max_bytes)
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget, note=f"it cannot be read: {error}"), False
@@ -94,7 +152,7 @@ class ContextBuilder:
         reserved = estimate_tokens(summary)
         there = {candidate.message.sequence for candidate in hot.packed}
         try:
-            turns, reasons = own.earlier(self._space, head, anchors)
+            turns, reasons = own.earlier(self._space, head, anchors, self._max_bytes)
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             return Packed(Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved), summary
@@ -109,9 +167,16 @@ class ContextBuilder:
         return replace(pack_warm(candidates, room, reserved), note=note), summary
 
     def cold(
-        self, conversation_id: str, head: Head | None, asked: own.Asked, message: str, room: int, degraded: dict[str, str]
+        self,
+        conversation_id: str,
+        head: Head | None,
+        asked: own.Asked,
+        message: str,
+        room: int,
+        degraded: dict[str, str],
+        deadline: Deadline = UNLIMITED,
     ) -> tuple[others.Recalled, Packed]:
-        """The cold tier alone, of so many tokens."""
+        """Return the cold tier alone, of so many tokens. Raises CallerGone, DeadlineExceeded."""
         try:
             index = self._space.index
             if note := others.why_not(index, message, room):
@@ -121,7 +186,7 @@ class ContextBuilder:
                 number = index.numbers([conversation_id]).get(conversation_id)
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
-            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room)
+            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room, deadline)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
             return others.Recalled(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}")
@@ -129,6 +194,33 @@ class ContextBuilder:
         packed = pack_cold(recalled.candidates, room, self._choosing.conversation_share)
         dropped, considered = [*recalled.dropped, *packed.dropped], packed.considered + len(recalled.dropped)
         return recalled, replace(packed, note=recalled.note, dropped=dropped, considered=considered)
+
+
+def _within(context: Context, max_bytes: int) -> Context:
+    """Return the context, cut to so many bytes. The newest message always stays.
+
+    Cold messages go first, the least relevant before others, then warm and hot ones, the oldest first. Each message counts twice,
+    for it stands in what is rendered too.
+    """
+    sizes = {it.place: 2 * message_bytes(it.message) for packed in context.tiers for it in packed.packed}
+    total = sum(sizes.values()) + 2 * len(context.summary.encode())
+    if total <= max_bytes:
+        return context
+    going = [*context.cold.packed[::-1], *context.warm.packed, *context.hot.packed]
+    gone: set[tuple[str, int]] = set()
+    for candidate in going[:-1]:
+        if total <= max_bytes:
+            break
+        total -= sizes[candidate.place]
+        gone.add(candidate.place)
+
+    def cut(packed: Packed) -> Packed:
+        reason = f"the answer would have more than {max_bytes} bytes"
+        out = [it for it in packed.packed if it.place in gone]
+        dropped = [Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason) for it in out]
+        return replace(packed, packed=[it for it in packed.packed if it.place not in gone], dropped=[*dropped, *packed.dropped])
+
+    return replace(context, hot=cut(context.hot), warm=cut(context.warm), cold=cut(context.cold), has_more=True)
 
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from recollect_server.domain.context import Candidate, Dropped, Tier
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.message import Message
 from recollect_server.domain.relevance import says_little
 from recollect_server.services.context.own import Asked
@@ -51,14 +52,24 @@ def why_not(index: Index, message: str, budget: int) -> str:
     return ""
 
 
-def recall(space: Space, meaning: Meaning, tiers: Tiers, asked: Asked, message: str, number: int | None, budget: int) -> Recalled:
-    """The messages of other conversations that fit best. `number` is that of the conversation that goes on.
+def recall(
+    space: Space,
+    meaning: Meaning,
+    tiers: Tiers,
+    asked: Asked,
+    message: str,
+    number: int | None,
+    budget: int,
+    deadline: Deadline = UNLIMITED,
+) -> Recalled:
+    """Return the messages of other conversations that fit best. `number` is that of the conversation that goes on.
 
-    Raises IndexUnavailable, StorageUnavailable.
+    Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
     index = space.index
     question = message[:_QUESTION]
-    found = gather(index, meaning, question, index.terms(question), Scope(without=number), _CONVERSATIONS)
+    with index.until(deadline):
+        found = gather(index, meaning, question, index.terms(question), Scope(without=number), _CONVERSATIONS, deadline)
     chosen: dict[str, dict[Place, float]] = {}
     numbers: set[int] = set()
     dropped: list[Dropped] = []
@@ -76,6 +87,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, asked: Asked, message: 
             numbers.add(conversation.number)
     candidates: list[Candidate] = []
     for conversation_id, fits in chosen.items():
+        deadline.check()
         scores = {place[0]: score for place, score in fits.items()}
         warm = tiers.warm_since(conversation_id)
         read = read_found(space, conversation_id, sorted(fits)) or []

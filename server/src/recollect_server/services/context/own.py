@@ -35,31 +35,31 @@ class Asked:
         return Candidate(conversation_id, message, relevance, reason)
 
 
-def newest(space: Space, head: Head) -> tuple[Turns, bool]:
+def newest(space: Space, head: Head, max_bytes: int) -> tuple[Turns, bool]:
     """The newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
 
-    Raises StorageUnavailable.
+    Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
     """
     conversation = head.conversation
     if (kept := space.tails.get(conversation.id, head.lines)) is not None:
         return Turns([message for message in kept if message.turn_number > conversation.compressed_through]), True
     first = max(conversation.compressed_through, conversation.turn_count - HOT_TURNS) + 1
-    found = turns_of(space, head, first, conversation.turn_count)
+    found = turns_of(space, head, first, conversation.turn_count, max_bytes)
     if not found.damaged and first <= max(1, conversation.turn_count - HOT_TURNS + 1):
         space.tails.put(conversation.id, head.lines, found.messages)
     return found, False
 
 
-def earlier(space: Space, head: Head, anchors: list[Anchor]) -> tuple[Turns, dict[int, str]]:
+def earlier(space: Space, head: Head, anchors: list[Anchor], max_bytes: int) -> tuple[Turns, dict[int, str]]:
     """Turns that no summary covers, the newest too, and why each was chosen. Raises StorageUnavailable."""
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
     if last - first < WARM_TURNS + HOT_TURNS:
-        return turns_of(space, head, first, last), dict.fromkeys(range(first, last + 1), "an earlier turn")
+        return turns_of(space, head, first, last, max_bytes), dict.fromkeys(range(first, last + 1), "an earlier turn")
     chosen = dict.fromkeys(evenly(first, last, _SPACED), "one of turns evenly spaced")
     chosen |= dict.fromkeys(range(last - HOT_TURNS - _LAST + 1, last + 1), "one of the last turns before the newest")
     chosen[first] = "the first turn"
     lines = [it.sequence for it in anchors if it.conversation_id == head.conversation.id and it.sequence]
-    found = turns_among(space, head, sorted(chosen), lines)
+    found = turns_among(space, head, sorted(chosen), lines, max_bytes)
     spoken = {message.sequence: message.turn_number for message in found.messages}
     chosen |= {spoken[line]: "an anchor came from it" for line in lines if line in spoken and first <= spoken[line] <= last}
     kept = [message for message in found.messages if first <= message.turn_number <= last]

@@ -1,7 +1,8 @@
 """Compares the transcripts of third parties with the index. Changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 from recollect_server.domain.external import (
     Communication,
@@ -34,6 +35,8 @@ class _Read:
     size: int = 0
     lines: int = 0
     places: list[tuple[int, int, int]] = field(default_factory=list)
+    wordless: list[int] = field(default_factory=list)
+    """Lines whose words the index has otherwise."""
     deliveries: dict[str, int] = field(default_factory=dict)
     escalations: dict[str, Escalation] = field(default_factory=dict)
     requests: dict[str, str] = field(default_factory=dict)
@@ -46,7 +49,9 @@ def check(folder: TranscriptFolder, index: Index | None) -> Checked:
     known = set(index.external_progress()) if index else set()
     for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
         read = _Read()
-        wrong = list(_transcript(folder, name, size, read))
+        stored = index.communication(name) if index else None
+        words = partial(_has_words, contents, stored.number) if contents and stored else _unasked
+        wrong = list(_transcript(folder, name, size, read, words))
         done.communications += 1
         done.messages += len(read.places)
         if index and contents:
@@ -63,14 +68,26 @@ def index_problems(folder: TranscriptFolder, index: Index) -> list[str]:
     problems: list[str] = []
     for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
         read = _Read()
-        for _ in _transcript(folder, name, size, read):
+        stored = index.communication(name)
+        words = partial(_has_words, contents, stored.number) if stored else _unasked
+        for _ in _transcript(folder, name, size, read, words):
             pass
         if read.communication is not None:
             problems += [f"{name}: {problem}" for problem in _indexed(index, contents, name, read)]
     return problems
 
 
-def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
+def _has_words(contents: ExternalContents, number: int, message: ExternalMessage) -> bool:
+    return contents.words(number, message.sequence) == contents.words_of(message)
+
+
+def _unasked(_: ExternalMessage) -> bool:
+    return True
+
+
+def _transcript(
+    folder: TranscriptFolder, name: str, size: int, read: _Read, has_words: Callable[[ExternalMessage], bool]
+) -> Iterator[str]:
     for line in look_through(folder.path(name), size):
         if isinstance(line, str):
             yield line
@@ -84,6 +101,8 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> 
         match line.entry.content:
             case ExternalMessage() as message:
                 read.places.append((line.sequence, line.offset, line.length))
+                if not has_words(message):
+                    read.wordless.append(line.sequence)
                 if message.provider_message_id in read.deliveries:
                     yield f"line {line.sequence} was delivered before, as line {read.deliveries[message.provider_message_id]}"
                 elif message.provider_message_id:
@@ -113,6 +132,8 @@ def _indexed(index: Index, contents: ExternalContents, name: str, read: _Read) -
             yield f"the index has another {part.name} than the transcript"
     if contents.places(stored.number) != read.places:
         yield "its messages stand in the index otherwise"
+    if read.wordless:
+        yield f"the index has other words than the transcript, as of line {read.wordless[0]}"
     if contents.deliveries(stored.number) != read.deliveries:
         yield "the index has other deliveries than the transcript"
     if contents.escalations(stored.number) != read.escalations:

@@ -4,13 +4,15 @@
 a line.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ulid import ULID
 
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.conversation import Content, opening_of
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import EscalationClosed, EscalationNotFound, TrustRequired
 from recollect_server.domain.external import (
+    DIRECT,
     Communication,
     CommunicationBegan,
     Direction,
@@ -18,20 +20,25 @@ from recollect_server.domain.external import (
     EscalationOpened,
     EscalationResolved,
     ExternalMessage,
+    Provenance,
     Trust,
     TrustSet,
+    may_acknowledge,
     question_about,
     refusal,
 )
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
+from recollect_server.domain.snippets import CHUNK, Passages, plain
+from recollect_server.domain.text import composed
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.locks import StripedLocks
-from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication
+from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
+from recollect_server.storage.index.turns import newest_within
 
 PageEnd = tuple[int, str]
 """Where a page ends: a time or a line, and an id."""
@@ -49,6 +56,27 @@ class Received:
     """The one that the message opened, as it is now; None if it opened none."""
     duplicate: bool
     """Whether the provider had delivered it before."""
+    acknowledgement: str = ""
+    """What may be sent to the party now; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A message that a search found."""
+
+    communication: Communication
+    message: ExternalMessage
+    snippet: str
+    score: float
+    """Of the best 1, of the others less."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSaid:
+    """What a third party wrote in a group."""
+
+    communication: Communication
+    message: ExternalMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +107,10 @@ class EscalationPage:
 class External:
     """What third parties write and are told. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, store: CommunicationStore) -> None:
+    def __init__(self, store: CommunicationStore, acknowledgement: str = "") -> None:
+        """`acknowledgement` is the one text that an untrusted party may have before the owner answers; empty: none."""
         self._store = store
+        self._acknowledgement = acknowledgement
         self._space = store.space
         # Taken in this order, and before a communication's lock.
         self._deliveries = StripedLocks()
@@ -96,6 +126,7 @@ class External:
         text: str,
         attachments: tuple[Attachment, ...],
         time: int | None,
+        origin: Provenance = DIRECT,
     ) -> Received:
         """Keeps a message of a third party, exactly once by channel and provider's id, and asks the owner where trust wants it.
 
@@ -113,6 +144,7 @@ class External:
                 timestamp=now if time is None else time,
                 attachments=attachments,
                 provider_message_id=provider_message_id,
+                origin=origin,
             )
             stored = self._space.index.communication_with(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
@@ -137,7 +169,9 @@ class External:
         messages = self._store.messages(name, [place])
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)  # its line is damaged
         escalation = self._space.index.escalation_about(name, place[0])
-        return Received(self._store.find(name).communication, messages[0] if messages else lost, escalation, duplicate=True)
+        message = messages[0] if messages else lost
+        communication = self._store.find(name).communication
+        return Received(communication, message, escalation, duplicate=True, acknowledgement=self._offered(communication, message))
 
     def _received(
         self,
@@ -148,15 +182,8 @@ class External:
         sequence: int,
         now: int,
     ) -> Received:
-        message = ExternalMessage(
-            message.direction,
-            message.text,
-            message.timestamp,
-            sequence,
-            message.attachments,
-            message.provider_message_id,
-            arrived=arrival(message.timestamp, known.update_time if stored else 0, now),
-        )
+        arrived = arrival(message.timestamp, known.update_time if stored else 0, now)
+        message = replace(message, sequence=sequence, arrived=arrived)
         escalation: Escalation | None = None
         contents.append(message)
         if known.trust is Trust.UNTRUSTED and not known.open:
@@ -164,7 +191,12 @@ class External:
             escalation = Escalation(opened.id, known.id, sequence, opened.question, now)
             contents.append(opened)
         written = self._store.append(stored, contents, None) if stored else self._store.begin(known.id, contents)
-        return Received(written.communication, message, escalation, duplicate=False)
+        offered = self._offered(written.communication, message)
+        return Received(written.communication, message, escalation, duplicate=False, acknowledgement=offered)
+
+    def _offered(self, communication: Communication, message: ExternalMessage) -> str:
+        """Return the acknowledgement if the party may have it for this message. A group is not acknowledged: others read it."""
+        return self._acknowledgement if may_acknowledge(communication) and not message.origin.group else ""
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
@@ -175,13 +207,14 @@ class External:
         last = found[size - 1] if len(found) > size else None
         return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
 
-    def history(self, communication_id: str, size: int, after: PageEnd | None) -> MessagePage:
-        """A communication with a page of its messages, newest first."""
+    def history(self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int) -> MessagePage:
+        """A communication with a page of its messages, newest first: so many, and of so many bytes, one at the least."""
         self._store.bring_up()
         stored = self._store.find(communication_id)
         places = self._space.index.external_places(stored.number, after[0] if after else 1 << 62, size + 1)
-        more = len(places) > size
-        places = places[more:]
+        fitting = newest_within(places[-size:], max_bytes)
+        more = len(places) > len(fitting)
+        places = fitting
         messages = self._store.messages(communication_id, places)
         return MessagePage(stored.communication, messages[::-1], (places[0][0], "") if more else None)
 
@@ -192,6 +225,39 @@ class External:
         found = self._space.index.escalations(number, size + 1, after, resolved=resolved)
         last = found[size - 1] if len(found) > size else None
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
+
+    def search(self, asked: Words, limit: int, deadline: Deadline = UNLIMITED) -> tuple[list[Match], int]:
+        """Find the messages that fit some words best, and count those that match.
+
+        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone, DeadlineExceeded.
+        """
+        self._store.bring_up()
+        if asked.communication_id:
+            self._store.find(asked.communication_id)
+        index = self._space.index
+        with index.until(deadline):
+            found = index.search_communications(asked, limit)
+        stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
+        passages = Passages(stems, prefixes, index.tokens, deadline)
+        matches: list[Match] = []
+        for communication, place, score in found.hits:
+            for message in self._store.messages(communication.id, [place]):
+                shown = _snippet(passages, message)
+                matches.append(Match(communication, message, shown, score / found.hits[0][2] if found.hits[0][2] else 1.0))
+        return matches, found.total
+
+    def in_group(self, channel: str, group: str, limit: int) -> list[GroupSaid]:
+        """Return the newest messages that third parties wrote in a group, newest first; none of blocked ones.
+
+        Raises StorageUnavailable, IndexUnavailable.
+        """
+        self._store.bring_up()
+        found = self._space.index.in_group(channel, group, limit)
+        return [
+            GroupSaid(communication, message)
+            for communication, place in found
+            for message in self._store.messages(communication.id, [place])
+        ]
 
     # What the owner does ------------------------------------------------------------------------------------------------
 
@@ -204,12 +270,34 @@ class External:
             if request and (before := self._before(request)):
                 return before.communication
             with self._space.locks.hold(communication_id):
-                stored = self._store.find(communication_id)
-                now = self._space.clock()
-                contents: list[Content] = [TrustSet(trust, scopes, now)]
-                if trust is Trust.BLOCKED:
-                    contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
-                return self._store.append(stored, contents, request).communication
+                return self._trust(self._store.find(communication_id), trust, scopes, request)
+
+    def register(self, channel: str, party: str, trust: Trust, scopes: tuple[str, ...], request_id: str) -> Communication:
+        """Set how far a party is trusted, whether or not it has written yet. `party` is normalised by the caller."""
+        payload = {"channel": channel, "party": party, "trust": trust.value, "scopes": scopes}
+        request = key_of("RegisterContact", request_id, payload)
+        place = f"{channel} {party}"
+        with self._space.request_locks.hold(request_id or place), self._parties.hold(place):
+            self._store.bring_up()
+            if request and (before := self._before(request)):
+                return before.communication
+            stored = self._space.index.communication_with(channel, party)
+            name = stored.communication.id if stored else f"ext-{ULID()}"
+            with self._space.locks.hold(name):
+                if stored is None:
+                    now = self._space.clock()
+                    contents: list[Content] = [CommunicationBegan(name, channel, party, now), TrustSet(trust, scopes, now)]
+                    return self._store.begin(name, contents, request).communication
+                return self._trust(self._store.find(name), trust, scopes, request)
+
+    def _trust(
+        self, stored: StoredCommunication, trust: Trust, scopes: tuple[str, ...], request: RequestKey | None
+    ) -> Communication:
+        now = self._space.clock()
+        contents: list[Content] = [TrustSet(trust, scopes, now)]
+        if trust is Trust.BLOCKED:
+            contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
+        return self._store.append(stored, contents, request).communication
 
     def record_reply(self, communication_id: str, text: str, scope: str, request_id: str) -> tuple[Communication, ExternalMessage]:
         """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired where it may not be."""
@@ -220,11 +308,21 @@ class External:
                 return before.communication, before.messages[0]
             with self._space.locks.hold(communication_id):
                 stored = self._store.find(communication_id)
-                if why := refusal(stored.communication, scope):
-                    raise TrustRequired(communication_id, stored.communication.trust.value, why)
+                known = stored.communication
+                why = refusal(known, scope)
+                acknowledges = bool(why) and text == self._acknowledgement and may_acknowledge(known)
+                if why and not acknowledges:
+                    raise TrustRequired(communication_id, known.trust.value, why)
                 now = self._space.clock()
-                arrived = arrival(now, stored.communication.update_time, now)
-                reply = ExternalMessage(Direction.OUTBOUND, text, now, stored.lines + 1, scope=scope, arrived=arrived)
+                reply = ExternalMessage(
+                    Direction.OUTBOUND,
+                    text,
+                    now,
+                    stored.lines + 1,
+                    scope=scope,
+                    acknowledgement=acknowledges,
+                    arrived=arrival(now, known.update_time, now),
+                )
                 return self._store.append(stored, [reply], request).communication, reply
 
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
@@ -255,3 +353,14 @@ class External:
         """What the same request came to, if it was carried out before. Raises RequestIdReused."""
         known = find_known(self._space, request, None)
         return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None
+
+
+def _snippet(passages: Passages, message: ExternalMessage) -> str:
+    """Return the part of a message that has the words; its subject goes before a text that has none of them."""
+    content = composed(message.text)
+    if (passage := passages.best(content)) is not None:
+        return passage.rendered(content)
+    mail = message.origin.email
+    content = composed(f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text)
+    passage = passages.best(content[:CHUNK])
+    return passage.rendered(content) if passage else opening_of(plain(content))

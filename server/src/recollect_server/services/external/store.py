@@ -78,12 +78,12 @@ class CommunicationStore:
             raise CommunicationNotFound(communication_id)
         return stored
 
-    def begin(self, communication_id: str, contents: list[Content]) -> Written:
+    def begin(self, communication_id: str, contents: list[Content], request: RequestKey | None = None) -> Written:
         """Writes the first lines of a new communication, all or none, durable when it returns. Hold its lock.
 
         Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
         """
-        return self._write(communication_id, None, contents, None)
+        return self._write(communication_id, None, contents, request)
 
     def append(self, stored: StoredCommunication, contents: list[Content], request: RequestKey | None) -> Written:
         """Appends lines, all or none, durable when it returns. A message brings its sequence. Hold the communication's lock.

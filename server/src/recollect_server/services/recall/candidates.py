@@ -8,6 +8,7 @@ from heapq import nsmallest
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
 from recollect_server.domain.marks import asks, named, roles
@@ -69,23 +70,35 @@ class Candidates:
         return sorted(range(len(scores)), key=lambda at: (-scores[at], self.conversations[at].id))
 
 
-def gather(index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int) -> Candidates:
-    """Runs every leg. `most` conversations are found by all their words at the least, if there are so many."""
+def gather(
+    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline
+) -> Candidates:
+    """Run every leg. `most` conversations are found by all their words at the least, if there are so many.
+
+    Raises IndexUnavailable, CallerGone, DeadlineExceeded.
+    """
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, query, scope, within)
+    deadline.check()
     numbers, whole = _by_all_words(index, terms, scope, within)
+    deadline.check()
     keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
+    deadline.check()
     best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
     around = {beside for identity in best for beside in (identity - 1, identity + 1)}
     near, abbreviated = _near(scans, scope.without) if scans else (set[int](), set[int]())
+    deadline.check()
     shown = index.showable({*best, *around, *near}, scope)
     leading = numbers[highest(whole, most)].tolist()
     known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
     ids = sorted(identity for identity, found in shown.items() if found.number in known)
     messages, conversations = [shown[identity] for identity in ids], [known[number] for number in sorted(known)]
+    deadline.check()
     of_messages = _message_legs(query, ids, messages, conversations, keyword, scans)
+    deadline.check()
     of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
     now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
+    deadline.check()
     fused = fuse(Question(query, now), of_messages, of_conversations)
     scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)

@@ -15,7 +15,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.marks import marks_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
-from recollect_server.inference.embedder import CannotEmbed, Embedder, quantised
+from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
@@ -27,7 +27,10 @@ from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, V
 
 log = structlog.get_logger("recollect.meaning")
 
-_TEXTS = 128  # in one step: so that a batch has texts of like lengths, and a stop need not wait long
+_TEXTS = 128  # in one step: so that a batch has texts of like lengths
+_BYTES = 128 << 10  # of their lines: so that what was said meanwhile waits for some seconds at most
+_LONG = 16 << 10  # bytes of a text that is embedded a slice at a time, behind all shorter ones
+_SLICE, _LITTLE_SLICE = 16, 2  # pieces of a long text between two looks at what came in; while appends come
 _CALM = 0.3  # seconds without an append, after which it works at full speed
 
 
@@ -61,8 +64,30 @@ class _Text:
     hash: bytes
 
 
+class _Stopped(Exception):
+    """The server stops: what was embedded is kept, the rest is left to the next start."""
+
+
+@dataclass(slots=True)
+class _Long:
+    """A long text that is embedded a slice at a time."""
+
+    line: int
+    since: float
+    looked_at: int
+    """Up to which line its conversation was looked at by then."""
+    pieces: list[Piece] | None = None
+    """Set while it is at work."""
+    done: int = 0
+    """How many of the pieces are kept."""
+
+
 class Embedding:
-    """The work. One thread calls it."""
+    """Embeds what is missing. One thread calls it.
+
+    A long text is put aside and embedded a slice at a time, each of which is kept. Meanwhile everything behind it is embedded;
+    its conversation counts as embedded up to the line before it.
+    """
 
     def __init__(self, space: Space, meaning: Meaning, workers: Workers) -> None:
         self._space = space
@@ -72,6 +97,7 @@ class Embedding:
         self._model = 0
         self._cursor = 0
         self._waiting: dict[str, _Waiting] = {}
+        self._long: dict[str, list[_Long]] = {}  # by conversation, ascending by line
         self._said = ""
         self._stopping = threading.Event()
         self._puts, self._put_at = -1, -_CALM
@@ -91,8 +117,11 @@ class Embedding:
             self._look(store, index, model)
             self._tell()
             worked = self._step(store, index, model, embedder)
-            if not self._waiting:
+            worked = self._slice(store, index, model, embedder) or worked
+            if not self._waiting and not self._long:
                 self._complete(store, index, model, embedder)
+        except _Stopped:
+            return False
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
             return isinstance(error, VectorsDamaged) and self._start_over()
@@ -158,6 +187,7 @@ class Embedding:
         now = time.monotonic()
         if self._index is not index or self._model != model:
             self._cursor = index.last_cursor()
+            self._long = {}
             done = store.progress(model, index.epoch)
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)
@@ -169,12 +199,13 @@ class Embedding:
         changed, self._cursor = index.changed_after(self._cursor)
         for name in changed:
             if name not in self._waiting:
-                self._waiting[name] = _Waiting(store.lines_of(model, name), now)
+                long = self._long.get(name)
+                self._waiting[name] = _Waiting(long[0].looked_at if long else store.lines_of(model, name), now)
 
     def _tell(self) -> None:
         """Lets the searches say what they lack."""
-        since = min((waiting.since for waiting in self._waiting.values()), default=None)
-        self._meaning.waiting = None if since is None else Waiting(len(self._waiting), since)
+        begun = [waiting.since for waiting in self._waiting.values()] + [it.since for long in self._long.values() for it in long]
+        self._meaning.waiting = Waiting(len({*self._waiting, *self._long}), min(begun)) if begun else None
 
     # The work -----------------------------------------------------------------------------------------------------------
 
@@ -182,16 +213,21 @@ class Embedding:
         texts: list[_Text] = []
         progress: dict[str, int] = {}
         ended: list[str] = []
+        after: dict[str, int] = {}
+        size = 0
         for name, waiting in self._waiting.items():
-            if len(texts) >= _TEXTS:
+            if len(texts) >= _TEXTS or size >= _BYTES:
                 break
-            found = self._texts_of(index, name, waiting.after, _TEXTS - len(texts))
+            found = self._texts_of(index, name, waiting.after, _TEXTS - len(texts), _BYTES - size)
             if found is None:
                 ended.append(name)
+                self._long.pop(name, None)
                 continue
-            more, lines, whole = found
-            texts += more
-            progress[name] = lines
+            more, lines, whole, read = found
+            size += read
+            texts += self._put_aside(store, model, name, more, waiting)
+            after[name] = lines
+            progress[name] = self._whole_until(name, lines)
             if whole:
                 ended.append(name)
         if not texts and not progress and not ended:
@@ -211,31 +247,115 @@ class Embedding:
             numbers = {text.conversation_id: text.number for text in texts}
             for place, stood in changed:
                 _show(copy, numbers[place.conversation_id], place, stood=stood)
-        for name, lines in progress.items():
+        for name, lines in after.items():
             self._waiting[name].after = lines
+            for long in self._long.get(name, ()):
+                long.looked_at = lines
         for name in ended:
             del self._waiting[name]
         return True
 
+    def _put_aside(self, store: VectorStore, model: int, name: str, texts: list[_Text], waiting: _Waiting) -> list[_Text]:
+        """Put long texts aside whose vectors are not known. Return the others."""
+        long = [it for it in texts if it.line != ABBREVIATION and len(it.text.encode()) > _LONG]
+        known = store.vectors_of(model, {it.hash for it in long}) if long else {}
+        aside = [it for it in long if it.hash not in known]
+        for text in aside:
+            kept = self._long.setdefault(name, [])
+            if all(it.line != text.line for it in kept):
+                kept.append(_Long(text.line, waiting.since, text.line))
+        return [it for it in texts if it not in aside]
+
+    def _whole_until(self, name: str, line: int) -> int:
+        """Return the line up to which a conversation is embedded, of those up to `line`: that before its first long text."""
+        first = min((it.line for it in self._long.get(name, ())), default=line + 1)
+        return min(line, first - 1)
+
+    def _slice(self, store: VectorStore, index: Index, model: int, embedder: Embedder) -> bool:
+        """Embed the next pieces of the long text that was put aside first. False if there is none."""
+        name = next(iter(self._long), None)
+        if name is None:
+            return False
+        long = self._long[name][0]
+        text = self._text_at(index, name, long.line)
+        if text is None:  # it is gone, or has no words any more
+            self._end_long(store, index, model, name, [])
+            return True
+        if long.pieces is None:
+            long.pieces = embedder.cut(text.text)
+            long.done = min(len(store.parts_of(model, text.hash)), len(long.pieces))
+        if long.done < len(long.pieces):
+            count = _LITTLE_SLICE if self._yield(0.0) else _SLICE
+            part = long.pieces[long.done : long.done + count]
+            vectors = quantised(self._workers.embed(embedder, part, self._yield))
+            store.add_parts(model, name, text.hash, long.done, vectors)
+            long.done += len(part)
+        if long.done == len(long.pieces):
+            vectors = store.parts_of(model, text.hash)
+            places = [EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)] if len(vectors) else []
+            self._end_long(store, index, model, name, places)
+        return True
+
+    def _end_long(self, store: VectorStore, index: Index, model: int, name: str, places: list[EmbeddedText]) -> None:
+        """Keep a long text whose pieces are all there, or forget one that is gone."""
+        rest = self._long[name][1:]
+        if rest:
+            self._long[name] = rest
+        else:
+            del self._long[name]
+        stored = index.find(name)
+        if stored is None:
+            return
+        looked_at = self._waiting[name].after if name in self._waiting else stored.lines
+        changed = store.add(model, places, {name: self._whole_until(name, looked_at)})
+        if (copy := self._meaning.copy) is not None and copy.model == model:
+            for place, stood in changed:
+                _show(copy, stored.number, place, stood=stood)
+
     def _yield(self, worked: float) -> bool:
-        """Lets appends go first: while there are some, a ninth of one thread's time is taken. Whether there are."""
+        """Lets appends go first: while there are some, a ninth of one thread's time is taken. Whether there are.
+
+        Raises _Stopped.
+        """
+        end = time.monotonic() + min(8 * worked, 5.0)
+        while (busy := self._is_busy()) and (left := end - time.monotonic()) > 0 and not self._stopping.is_set():
+            self._stopping.wait(min(left, _CALM))
+        if self._stopping.is_set():
+            raise _Stopped
+        return busy
+
+    def _is_busy(self) -> bool:
+        """Whether something was appended just now."""
         puts, now = self._space.index.puts(), time.monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now
-        busy = now - self._put_at < _CALM
-        if busy:
-            self._stopping.wait(min(8 * worked, 5.0))
-        return busy
+        return now - self._put_at < _CALM
 
-    def _texts_of(self, index: Index, name: str, after: int, most: int) -> tuple[list[_Text], int, bool] | None:
-        """The next texts of a conversation, up to which line they go, and whether that is its end. None if it is gone."""
+    def _text_at(self, index: Index, name: str, line: int) -> _Text | None:
+        """Return the text of a line; None if it is gone."""
+        stored = index.find(name)
+        places = index.places(stored.number, line, line) if stored else []
+        found = read_found(self._space, name, places)
+        if stored is None or not found or not (text := text_of(found[0])):
+            return None
+        return _Text(name, stored.number, line, found[0].timestamp, marks_of(found[0]), text, hash_of(text))
+
+    def _texts_of(
+        self, index: Index, name: str, after: int, most: int, most_bytes: int
+    ) -> tuple[list[_Text], int, bool, int] | None:
+        """Return the next texts of a conversation, one at least; up to which line they go, whether that is its end, and the bytes
+        of their lines. None if the conversation is gone.
+        """
         stored = index.find(name)
         if stored is None:
             return None
         after = after if after <= stored.lines else 0  # more was looked at than there is: it is another file
         places = index.places(stored.number, after + 1, stored.lines)
-        whole = len(places) <= most
-        messages = read_found(self._space, name, places[:most])
+        sizes = np.cumsum([length for _, _, length in places[:most]])
+        count = max(1, int(np.searchsorted(sizes, most_bytes, "right")))
+        whole = len(places) <= count
+        chosen = places[:count]
+        messages = read_found(self._space, name, chosen)
         if messages is None:
             return None
         texts = [
@@ -245,7 +365,8 @@ class Embedding:
         ]
         if whole and (notes := stored.conversation.abbreviation):
             texts.append(_Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes)))
-        return texts, stored.lines if whole else places[most - 1][0], whole
+        size = sum(length for _, _, length in chosen)
+        return texts, stored.lines if whole else places[count - 1][0], whole, size
 
 
 def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:

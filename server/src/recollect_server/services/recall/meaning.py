@@ -47,9 +47,6 @@ class Copy:
 class Scans:
     """A question, put to what is known: to the messages, and to the abbreviations."""
 
-    question: NDArray[np.float32]
-    """Its vector, [384]."""
-    embedder: Embedder
     messages: Scan
     abbreviations: Scan
 
@@ -94,13 +91,25 @@ class Meaning:
             return ""
         return f"{waiting.conversations} conversations have words that are not embedded yet"
 
-    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
-        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+    def lacking(self, index: Index) -> str:
+        """Return why a question would find less by meaning than it could, or nothing."""
+        try:
+            self._copy_for(index)
+        except MeaningUnavailable as error:
+            return str(error)
+        return self.backlog()
+
+    def _copy_for(self, index: Index) -> Copy:
         copy = self.copy
         if copy is None:
             raise MeaningUnavailable(self.reason)
         if copy.index is not index:
             raise MeaningUnavailable("the index was made anew, and the vectors are still ordered by the one before")
+        return copy
+
+    def ask(self, text: str, index: Index, numbers: NDArray[np.int64] | None, start: int | None, end: int | None) -> Scans:
+        """Puts a question, to some conversations or all and to a time. Raises MeaningUnavailable."""
+        copy = self._copy_for(index)
         try:
             question = copy.embedder.question(text)
         except CannotEmbed as error:
@@ -110,7 +119,7 @@ class Meaning:
             # An abbreviation is of a whole conversation: a time finds those of the conversations that lie within it.
             within = index.numbers_within(start, end)
             numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
-        return Scans(question, copy.embedder, messages, Scan(copy.abbreviations, question, numbers))
+        return Scans(messages, Scan(copy.abbreviations, question, numbers))
 
     def forget(self, conversation_id: str, number: int | None) -> int:
         """A conversation is deleted: its vectors go. Returns how many. Raises nothing: a file that refuses is removed whole."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.conversation import Conversation, opening_of
+from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
@@ -19,7 +20,7 @@ from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, turns_of
+from recollect_server.services.working_context import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
@@ -81,6 +82,7 @@ class Fetched:
 
     conversation: Conversation
     turns: Turns
+    has_more: bool
 
 
 class Recall:
@@ -96,17 +98,23 @@ class Recall:
     def _index(self) -> Index:
         return self._space.index
 
-    def search(self, query: str, scope: Scope, limit: int, *, explain: bool) -> Answer:
-        """The conversations and the messages that fit best."""
+    def search(self, query: str, scope: Scope, limit: int, *, explain: bool, deadline: Deadline = UNLIMITED) -> Answer:
+        """Return the conversations and the messages that fit best. Raises CallerGone, DeadlineExceeded."""
+        deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         try:
             index = self._index
-            terms = index.terms(query)
-            found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE)
-            best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans)
-            hits = self._hits(found, best, showing, limit, explain=explain)
-            results = self._results(found, best, showing, scope, limit, explain=explain)
+            with index.until(deadline):
+                terms = index.terms(query)
+                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
+                best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
+                leading = found.best_conversations()[:limit]
+                showing.prepare(
+                    {found.conversation_of(at).number for at in best[:limit]} | {found.conversations[at].number for at in leading}
+                )
+                hits = self._hits(found, best, showing, limit, explain=explain)
+                results = self._results(found, best, showing, scope, limit, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
@@ -116,13 +124,23 @@ class Recall:
             degraded |= dict.fromkeys(run, f"the transcripts of {len(showing.unread)} conversations that were found cannot be read")
         return Answer(results, hits, found.total, run, degraded)
 
+    def degraded(self) -> dict[str, str]:
+        """Return each leg that is on with why a search would find less by it than it could; no reason where it would not."""
+        legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
+        try:
+            index = self._index
+        except IndexUnavailable as error:
+            return dict.fromkeys(legs, str(error))
+        vectors = dict.fromkeys(VECTOR_LEGS, self._meaning.lacking(index)) if self._meaning.on else {}
+        return dict.fromkeys(KEYWORD_LEGS, "") | self._behind() | vectors
+
     def _behind(self) -> dict[str, str]:
         """Why the words may miss something, if the index is behind or not believed yet."""
         doubt = self._space.doubt
         return dict.fromkeys(KEYWORD_LEGS, doubt) if doubt else {}
 
-    def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None) -> Fetched:
-        """Some turns of a conversation, by default the last ones."""
+    def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
+        """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
         with self._space.locks.hold(conversation_id):
             head = self._space.head(conversation_id)
         count = head.conversation.turn_count
@@ -130,11 +148,12 @@ class Recall:
         if turns and first > count:
             raise InvalidField.of("turn_range.first", f"is {first}, and the conversation has {count} turns")
         self._tiers.fetched(conversation_id)
-        return Fetched(head.conversation, turns_of(self._space, head, first, last))
+        found, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
+        return Fetched(head.conversation, found, has_more)
 
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
-        showing = Showing(self._space, self._index, [], None)
+        showing = Showing(self._space, self._index, [], None, UNLIMITED)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
             (
@@ -160,7 +179,7 @@ class Recall:
             place, above = found.messages[at].place, found.conversation_of(at)
             message, conversation = showing.message(above.id, place), showing.conversation(above.number)
             if message is not None and conversation is not None:
-                snippet = showing.snippet(conversation.id, message)
+                snippet = showing.snippet(conversation.id, above.number, message)
                 hits.append(Hit(conversation, message, snippet, found.message_scores[at], _explain(legs, at)))
         return hits
 
@@ -185,7 +204,7 @@ class Recall:
             conversation = showing.conversation(number)
             if message is not None and conversation is not None:
                 turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
-                snippet, score = showing.snippet(conversation.id, message), found.conversation_scores[at]
+                snippet, score = showing.snippet(conversation.id, number, message), found.conversation_scores[at]
                 results.append(Result(conversation, snippet, turns, message.timestamp, score, _explain(legs, at)))
         return results
 

@@ -112,13 +112,14 @@ def _lost(folder: TranscriptFolder, contents: Contents, conversation_id: str, re
     be one whose transcript has it.
     """
     known = contents.requests(conversation_id)
-    lost = [request_id for request_id, value in requests.items() if known.get(request_id) != value]
-    return [it for it in lost if it in known or not _is_elsewhere(folder, contents, it)]
+    differing = [request_id for request_id, value in requests.items() if known.get(request_id) != value]
+    return [request_id for request_id in differing if not _is_elsewhere(folder, contents, request_id)]
 
 
 def _is_elsewhere(folder: TranscriptFolder, contents: Contents, request_id: str) -> bool:
-    other = contents.conversation_of(request_id)
-    return folder.has(other) and request_id in _stamps(folder, other)
+    """Return whether the conversation that the index names for a request wrote it indeed."""
+    request = contents.request(request_id)
+    return request is not None and folder.has(request[0]) and _stamps(folder, request[0]).get(request_id) == request[1]
 
 
 def _stamps(folder: TranscriptFolder, conversation_id: str) -> dict[str, str]:

@@ -56,6 +56,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 attachments=message.attachments,
                 metadata=message.metadata,
                 arrived=arrival(message.timestamp, latest, now) if now else message.arrived,
+                sender_name=message.sender_name,
             )
         )
     return done

@@ -75,6 +75,8 @@ class Space:
         self.on_cursors_lost: Callable[[], None] = _nobody
         """Called when cursors that were answered will never be delivered, for the index had refused their updates."""
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
+        self.place_locks = StripedLocks()
+        """By the name of a place: which conversation is pinned there. Taken after a request's lock and before a conversation's."""
         self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
         self._heads: OrderedDict[str, Head] = OrderedDict()
 

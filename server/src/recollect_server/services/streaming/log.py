@@ -25,6 +25,7 @@ _POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 _RING_BYTES = 32 << 20
 _RING_ENTRIES = 50_000
 _PART = 500  # changes read from the index at once
+_PART_BYTES = 4 << 20  # of their messages: whoever missed much is read for a part at a time
 _LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two calls
 
 Encode = Callable[[Update], bytes]
@@ -230,7 +231,7 @@ class UpdateLog:
         return answer
 
     def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels)
+        changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
         if not changes.whole:
             raise Renewed
         try:
@@ -238,7 +239,7 @@ class UpdateLog:
         except OSError as error:
             raise StorageUnavailable(f"a transcript cannot be read: {error.strerror}") from error
         entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
-        last = changes.rows[-1].cursor if len(changes.rows) == most else changes.last
+        last = changes.rows[-1].cursor if changes.more else changes.last
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)
 
     def _entry(self, placed: Placed) -> Entry:

@@ -58,7 +58,9 @@ class Snapshots:
         space = self._log.space
         index = space.index
         chosen = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
-        newest = index.newest_conversations(chosen, _CONVERSATIONS, max_turns=max_turns, max_tokens=self._limits.max_tokens)
+        newest = index.newest_conversations(
+            chosen, _CONVERSATIONS, max_turns=max_turns, max_tokens=self._limits.max_tokens, max_bytes=self._limits.max_bytes
+        )
         loaded = ConversationLoaded()
         if newest.conversations:
             first = newest.conversations[0]

@@ -92,7 +92,8 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy, OSError.
     """
     try:
-        manifest = orjson.loads((source / MANIFEST).read_bytes())
+        with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
+            manifest = orjson.loads(file.read())
         origin = TranscriptFolder.of(source, manifest["space"])
         files = _files(origin, manifest["files"])
         external = _files(origin.external, manifest["external"]) if "external" in manifest else None
@@ -130,6 +131,8 @@ def _restore_all(
 ) -> TranscriptFolder:
     """Copies transcripts to where they are kept until all are there. Returns that folder."""
     coming = target.renamed(target.root.name + RESTORING)
+    if coming.root.is_symlink():
+        coming.root.unlink()  # rmtree refuses a link, and what is restored may not go where it leads
     shutil.rmtree(coming.root, ignore_errors=True)
     coming.create()
     for number, (name, (size, checksum)) in enumerate(sorted(files.items())):

@@ -5,6 +5,7 @@ After a proper stop this costs a stat for each conversation and one reading of t
 before anybody calls, the rest too where that is little, and else conversation by conversation while the server runs.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ log = structlog.get_logger("recollect.recovery")
 
 COMPARED_AT_ONCE = 8 << 20
 """Bytes of transcripts that a start compares in full before anybody calls: some 0.3 s."""
+_SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
 Progress = Callable[[int, int], None]
 """Told of each transcript, before it is looked after, how many of how many are done; and at the end that all are.
@@ -153,6 +155,23 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
         raise
 
 
+def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversation_id: str, clock: Clock) -> None:
+    """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it is."""
+    size = folder.deleting_path(conversation_id).stat().st_size
+    log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
+    said = began = time.monotonic()
+
+    def progress(done: int) -> None:
+        nonlocal said
+        if time.monotonic() - said > _SAY_EVERY:
+            said = time.monotonic()
+            log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done)
+
+    removed = finish_delete(folder, index, conversation_id, clock(), progress)
+    seconds = round(time.monotonic() - began, 1)
+    log.warning("interrupted_delete_finished", conversation=conversation_id, seconds=seconds, messages=removed.get("messages", 0))
+
+
 def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     deleting = folder.deleting()
     if deleting and not rebuilt:
@@ -162,7 +181,7 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     for conversation_id in deleting:
         if anchors:
             drop_anchors(anchors, conversation_id)
-        finish_delete(folder, index, conversation_id, clock())
+        _finish_interrupted_delete(folder, index, conversation_id, clock)
     reach("recover.deletes_finished")
     known = index.progress()
     behind: list[str] = []

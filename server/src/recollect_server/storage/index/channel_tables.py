@@ -34,3 +34,13 @@ def channel_tables(connection: apsw.Connection) -> None:
             PRIMARY KEY(channel, sender)) WITHOUT ROWID;
         CREATE INDEX limited_by_time ON limited(time);
     """)
+
+
+def contact_names(connection: apsw.Connection) -> None:
+    """Add the display names of contacts, a later step of the migrations. No transcript before it has any."""
+    connection.execute("""
+        CREATE TABLE contact_names(number INTEGER PRIMARY KEY, name TEXT NOT NULL);
+        CREATE TRIGGER take_in_contact_name INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.contactName' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO contact_names VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.contactName');
+        END;
+    """)

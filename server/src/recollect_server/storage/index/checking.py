@@ -50,10 +50,12 @@ class Contents:
             query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
             return {str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))}
 
-    def conversation_of(self, request_id: str) -> str:
-        """Return the conversation that a request is known to be of, or nothing."""
+    def request(self, request_id: str) -> tuple[str, str] | None:
+        """Return the conversation and the hash of a request, or None if the index does not know it."""
         with self._index.reading() as connection:
-            return str(connection.execute("SELECT conversation_id FROM requests WHERE request_id = ?", (request_id,)).get or "")
+            query = "SELECT conversation_id, hash FROM requests WHERE request_id = ?"
+            row = connection.execute(query, (request_id,)).fetchone()
+        return None if row is None else (str(row[0]), str(row[1]))
 
     def mail(self, number: int) -> set[int]:
         """The Message-IDs that lead to a conversation, as numbers."""

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import apsw
 
+from recollect_server.domain.deadline import UNLIMITED, Deadline
+
+_STEPS = 50_000  # of SQLite's virtual machine between two looks at the deadline: some 10 ms, up to 100 for many words
 _PATIENCE = 5000  # milliseconds that a connection of the server waits for another one
 _PATIENCE_OUTSIDE = 2000
 
@@ -31,6 +34,16 @@ def open_writer(path: Path) -> apsw.Connection:
     return connection
 
 
+@contextmanager
+def patience(connection: apsw.Connection, milliseconds: int) -> Iterator[None]:
+    """Lets a connection of the server wait for others only so long."""
+    connection.set_busy_timeout(milliseconds)
+    try:
+        yield
+    finally:
+        connection.set_busy_timeout(_PATIENCE)
+
+
 class Readers:
     """A connection for each thread that reads."""
 
@@ -53,6 +66,23 @@ class Readers:
                 self._all.append(connection)
             self._local.connection = connection
         return connection
+
+    def deadline(self) -> Deadline:
+        """Return the deadline of this thread's reads."""
+        deadline: Deadline = getattr(self._local, "deadline", UNLIMITED)
+        return deadline
+
+    @contextmanager
+    def until(self, deadline: Deadline) -> Iterator[None]:
+        """Interrupt the queries of this thread once the deadline is over. Raises apsw.Error."""
+        connection = self.mine()
+        self._local.deadline = deadline
+        connection.set_progress_handler(lambda: deadline.is_over, _STEPS)
+        try:
+            yield
+        finally:
+            self._local.deadline = UNLIMITED
+            connection.set_progress_handler(None)
 
     def close(self) -> None:
         """Closes all of them. No call may be under way."""

@@ -16,8 +16,8 @@ _COLUMNS = (
     "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through",
 )  # fmt: skip
 _SELECT = (
-    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary "
-    "FROM conversations c LEFT JOIN notes n ON n.number = c.number "
+    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary, k.name "
+    "FROM conversations c LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number "
 )
 
 
@@ -172,7 +172,7 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued"):
+    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names"):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 
@@ -195,7 +195,7 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
         manually_named=bool(row[11]),
         pinned=bool(row[12]),
         model=row[13],
-        party=Party(*row[14:18]),
+        party=Party(row[14], row[15], row[16], row[17], row[26] or ""),
         usage_total=Usage(row[18], row[19]),
         cost_total=row[20],
         text_bytes=row[21],

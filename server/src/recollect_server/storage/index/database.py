@@ -72,7 +72,7 @@ class Database:
         """Told, in the writer's thread, what was taken in just now and brought news: the cursor before it, and the news."""
         self.watched = False
         """Whether somebody waits for what is told: then documents wait less for company."""
-        self._readers = Readers(path)
+        self.readers = Readers(path)
         self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
@@ -95,11 +95,11 @@ class Database:
     def read(self) -> apsw.Connection:
         """The reader of this thread. It sees everything that was put in before. Raises IndexUnavailable."""
         self.settle()
-        return self._readers.mine()
+        return self.readers.mine()
 
     def reader(self) -> apsw.Connection:
         """The same, without waiting: it sees what is taken in now."""
-        return self._readers.mine()
+        return self.readers.mine()
 
     def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None], news: object = None) -> int:
         """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
@@ -208,7 +208,7 @@ class Database:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-        self._readers.close()
+        self.readers.close()
         self._writer.close()
 
     # The queue ----------------------------------------------------------------------------------------------------------

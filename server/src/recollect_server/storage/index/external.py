@@ -18,14 +18,17 @@ from recollect_server.domain.external import (
     TrustSet,
     fold,
 )
-from recollect_server.storage.index import requests
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.domain.text import segment
+from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.words import Term
 from recollect_server.storage.transcript.reader import Line
 
 _COLUMNS = (
     "id", "channel", "party", "trust", "scopes", "create_time", "update_time", "message_count", "open", "released", "bytes",
-    "lines",
+    "lines", "party_name", "subject", "acknowledged",
 )  # fmt: skip
 _FIXED = {"id", "channel", "party", "create_time"}  # from the first line on
 _SELECT = f"SELECT number, {', '.join(_COLUMNS)} FROM external_communications"
@@ -95,7 +98,7 @@ def take_in(
         (
             after.id, after.channel, after.party, after.trust.value, orjson.dumps(after.scopes).decode(), after.create_time,
             after.update_time, after.message_count, orjson.dumps(after.open).decode(), int(after.released), lines[-1].end,
-            lines[-1].sequence,
+            lines[-1].sequence, after.party_name, after.subject, int(after.acknowledged),
         ),
     ).get  # fmt: skip
     known: dict[str, KnownRequest] = {}
@@ -118,11 +121,26 @@ def take_in(
         requests.add(connection, request)
 
 
+def searchable_text(message: ExternalMessage) -> str:
+    """Return what is indexed of a message: its sender's name, its subject and its text."""
+    mail = message.origin.email
+    parts = (message.origin.sender_name, mail.subject if mail else "", message.text)
+    return segment("\n".join(part for part in parts if part).replace("\0", " "))
+
+
+def place_name(channel: str, group: str) -> str:
+    """Return the name of a group on a channel, as rows of messages have it."""
+    return f"{channel} {group}"
+
+
 def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: Line) -> None:
     match line.entry.content if line.entry else None:
-        case ExternalMessage(provider_message_id=delivered):
-            place = (number, line.sequence, line.offset, line.length)
-            connection.execute("INSERT INTO external_messages VALUES(?, ?, ?, ?)", place)
+        case ExternalMessage(provider_message_id=delivered) as message:
+            group = place_name(channel, message.origin.group) if message.origin.group else ""
+            row = (number, line.sequence, line.offset, line.length, message.timestamp, group)
+            connection.execute("INSERT INTO external_messages VALUES(?, ?, ?, ?, ?, ?)", row)
+            words_of_it = (message_id(number, line.sequence), searchable_text(message))
+            connection.execute("INSERT INTO external_fts(rowid, text) VALUES(?, ?)", words_of_it)
             if delivered:
                 connection.execute(
                     "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)", (channel, delivered, number, line.sequence)
@@ -221,6 +239,80 @@ def place(connection: apsw.Connection, number: int, sequence: int) -> Place | No
     ).fetchone()
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A search for messages by words; every filter that is set must match. Times in milliseconds, `end` excluded."""
+
+    query: str
+    party: str = ""
+    channel: str = ""
+    trust: Trust | None = None
+    start: int | None = None
+    end: int | None = None
+    communication_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WordHits:
+    """The messages that a search found, best first, with their communications; the words that were searched; how many match."""
+
+    hits: list[tuple[Communication, Place, float]]
+    terms: list[Term]
+    total: int
+
+
+def search(connection: apsw.Connection, asked: Words, limit: int) -> WordHits:
+    """Find the messages that have any of the words, best first: by BM25, then the newest."""
+    count = int(connection.execute("SELECT count(*) FROM external_messages").get)
+    terms = words.choose_terms(connection, asked.query, count, words.EXTERNAL)
+    finding = [term for term in terms if not term.only_ranks]
+    if not finding:
+        return WordHits([], terms, 0)
+    where, values = _words_where(asked)
+    found = (
+        f" FROM external_fts JOIN external_messages m ON m.number = external_fts.rowid >> {SEQUENCE_BITS}"
+        f" AND m.sequence = external_fts.rowid & {MAX_LINES} JOIN external_communications c ON c.number = m.number"
+        f" WHERE external_fts MATCH ?{where}"
+    )
+    match = " OR ".join(term.match for term in finding)
+    total = int(connection.execute(f"SELECT count(*){found}", (match, *values)).get)
+    best = (
+        f"SELECT m.number, m.sequence, m.offset, m.length, -rank{found} ORDER BY rank, m.time DESC, c.id, m.sequence DESC LIMIT ?"
+    )
+    rows: list[Any] = connection.execute(best, (match, *values, limit)).fetchall()
+    if ranking := [term for term in terms if term.only_ranks]:
+        # Of what the rarer words find, what has the common ones too is better: its score is the sum over both kinds.
+        both = f"({match}) AND ({' OR '.join(term.match for term in ranking)})"
+        scored = {row[:2]: row for row in rows} | {row[:2]: row for row in connection.execute(best, (both, *values, limit))}
+        rows = sorted(scored.values(), key=lambda row: -row[4])[:limit]
+    known = by_number(connection, {row[0] for row in rows})
+    return WordHits([(known[row[0]], (row[1], row[2], row[3]), row[4]) for row in rows], terms, total)
+
+
+def _words_where(asked: Words) -> tuple[str, list[Any]]:
+    conditions = {
+        "c.party = ?": asked.party or None,
+        "c.channel = ?": asked.channel or None,
+        "c.trust = ?": asked.trust.value if asked.trust else None,
+        "c.id = ?": asked.communication_id or None,
+        "m.time >= ?": asked.start,
+        "m.time < ?": asked.end,
+    }
+    chosen = {condition: value for condition, value in conditions.items() if value is not None}
+    return "".join(f" AND {condition}" for condition in chosen), list(chosen.values())
+
+
+def in_group(connection: apsw.Connection, channel: str, group: str, limit: int) -> list[tuple[Communication, Place]]:
+    """The newest messages of members of a group who are not blocked, newest first, with their communications."""
+    rows: list[Any] = connection.execute(
+        "SELECT m.number, m.sequence, m.offset, m.length FROM external_messages m JOIN external_communications c USING (number)"
+        " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id DESC, m.sequence DESC LIMIT ?",
+        (place_name(channel, group), Trust.BLOCKED.value, limit),
+    ).fetchall()
+    known = by_number(connection, {row[0] for row in rows})
+    return [(known[row[0]], (row[1], row[2], row[3])) for row in rows]
+
+
 def escalation(connection: apsw.Connection, escalation_id: str) -> Escalation | None:
     """An escalation, or None."""
     row = connection.execute(f"{_ESCALATIONS} WHERE e.id = ?", (escalation_id,)).fetchone()
@@ -275,5 +367,8 @@ def _stored(row: tuple[Any, ...]) -> StoredCommunication:
         message_count=row[8],
         open=tuple(orjson.loads(row[9])),
         released=bool(row[10]),
+        party_name=row[13],
+        subject=row[14],
+        acknowledged=bool(row[15]),
     )
     return StoredCommunication(row[0], known, row[11], row[12])

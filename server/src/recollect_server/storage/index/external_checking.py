@@ -1,14 +1,17 @@
 """Reads what the index has of external communications, to be compared with their transcripts or counted."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
-from recollect_server.domain.external import Escalation
+from recollect_server.domain.external import Escalation, ExternalMessage
+from recollect_server.domain.message_ids import message_id
 from recollect_server.storage.index import external
 from recollect_server.storage.index.file import look
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.words import tokens
 
 
 class ExternalContents:
@@ -16,6 +19,7 @@ class ExternalContents:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._words: dict[int, int] | None = None
 
     def places(self, number: int) -> list[tuple[int, int, int]]:
         """Where the messages of a communication are, in order."""
@@ -26,6 +30,22 @@ class ExternalContents:
         with self._index.reading() as connection:
             query = "SELECT provider_message_id, sequence FROM external_deliveries WHERE number = ?"
             return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
+
+    def words(self, number: int, sequence: int) -> int:
+        """Return a digest of the words that the index has for a message: each counts with its place, in any order."""
+        if self._words is None:
+            digests: defaultdict[int, int] = defaultdict(int)
+            with self._index.reading() as connection:
+                for document, place, term in connection.execute("SELECT doc, offset, term FROM external_occurrences"):
+                    digests[document] += hash((term, place))
+            self._words = dict(digests)
+        return self._words.get(message_id(number, sequence), 0)
+
+    def words_of(self, message: ExternalMessage) -> int:
+        """Return the digest that a message must have."""
+        with self._index.reading() as connection:
+            found = tokens(connection, external.searchable_text(message).encode())
+        return sum(hash((stem, place)) for place, (_, _, stem) in enumerate(found))
 
     def escalations(self, number: int) -> dict[str, Escalation]:
         """Its escalations by id."""

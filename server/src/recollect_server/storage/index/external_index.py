@@ -10,7 +10,7 @@ import apsw
 
 from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.storage.index import external, updates
-from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication
+from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication, WordHits, Words
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.index.turns import Place
@@ -122,6 +122,16 @@ class ExternalIndex(IndexLog):
         with self._moment() as connection:
             last = updates.last(connection, updates.EXTERNAL)
             return last, external.select(connection, CommunicationFilter(), limit)
+
+    def search_communications(self, asked: Words, limit: int) -> WordHits:
+        """The messages of communications that have any of the words, best first."""
+        with self._moment() as connection:
+            return external.search(connection, asked, limit)
+
+    def in_group(self, channel: str, group: str, limit: int) -> list[tuple[Communication, Place]]:
+        """The newest messages that third parties wrote in a group, newest first."""
+        with self._moment() as connection:
+            return external.in_group(connection, channel, group, limit)
 
     def skip_external_cursors(self) -> None:
         """Leaves out the cursors that may have been told of changes which a power failure took from the index."""

@@ -34,3 +34,36 @@ def external_tables(connection: apsw.Connection) -> None:
             cursor INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL, kind TEXT NOT NULL, time INTEGER NOT NULL,
             sequence INTEGER NOT NULL, escalation_id TEXT NOT NULL);
     """)
+
+
+def external_words(connection: apsw.Connection) -> None:
+    """Add names, subjects, acknowledgements, groups and words, a later step of `migrations`.
+
+    What is there is taken out: the next start takes every transcript in again. The log of updates begins anew behind its last
+    cursor, so a panel gets a snapshot with `reset`.
+    """
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'external_updates'").get or 0
+    connection.execute("""
+        ALTER TABLE external_communications ADD COLUMN party_name TEXT NOT NULL DEFAULT '';
+        ALTER TABLE external_communications ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+        ALTER TABLE external_communications ADD COLUMN acknowledged INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE external_messages ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
+        -- The channel and the group that it was written in; empty: none.
+        ALTER TABLE external_messages ADD COLUMN place TEXT NOT NULL DEFAULT '';
+        CREATE INDEX external_in_groups ON external_messages(place, time) WHERE place <> '';
+        -- The id of a row is that of `domain.message_ids`, with the communication's number.
+        CREATE VIRTUAL TABLE external_fts USING fts5(text, content='', tokenize='porter unicode61');
+        INSERT INTO external_fts(external_fts, rank) VALUES('secure-delete', 1);
+        CREATE VIRTUAL TABLE external_vocabulary USING fts5vocab(external_fts, 'row');
+        CREATE VIRTUAL TABLE external_occurrences USING fts5vocab(external_fts, 'instance');
+        DELETE FROM requests WHERE conversation_id IN (SELECT id FROM external_communications);
+        DELETE FROM external_communications;
+        DELETE FROM external_messages;
+        DELETE FROM external_deliveries;
+        DELETE FROM external_escalations;
+        DELETE FROM external_updates;
+    """)
+    following = int(last) + 1  # not the last itself: whoever has that cursor would be told of every message again
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'external_updates'")
+    connection.execute("INSERT INTO sqlite_sequence VALUES('external_updates', ?)", (following,))
+    connection.execute("INSERT OR REPLACE INTO identity VALUES('external_updates_pruned', ?)", (str(following),))

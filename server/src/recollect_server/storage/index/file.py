@@ -10,6 +10,7 @@ from typing import TypeVar
 import apsw
 import orjson
 
+from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.database import Database
@@ -107,11 +108,24 @@ class IndexFile:
         try:
             yield self._database.read() if settled else self._database.reader()
         except apsw.Error as error:
+            if isinstance(error, apsw.InterruptError):
+                self._database.readers.deadline().check()
             if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
                 self._lost = str(error)
                 with suppress(OSError):
                     self._database.path.with_name(NAME + DAMAGED).touch(0o600)
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
+
+    @contextmanager
+    def until(self, deadline: Deadline) -> Iterator[None]:
+        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is over.
+
+        Raises IndexUnavailable.
+        """
+        with self.reading(settled=False):
+            pass  # opens the reader, which may fail
+        with self._database.readers.until(deadline):
+            yield
 
     def lost(self) -> str:
         """Why this index can never be used again, or nothing: its file was damaged, or is not there any more."""

@@ -93,6 +93,8 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
+    if party.contact_name and (before is None or before.party.contact_name != party.contact_name):
+        document["contactName"] = party.contact_name
     if mail:
         document["mail"] = list(mail)
     for line in lines:

@@ -97,17 +97,34 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         with self.reading() as connection:
             return requests.find(connection, request_id)
 
-    def tail(self, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int) -> tuple[list[Place], bool]:
-        """The newest whole turns within two limits (see `turns.tail`), and whether older messages exist."""
+    def tail(
+        self,
+        number: int,
+        *,
+        before_turn: int,
+        before_sequence: int,
+        after_turn: int,
+        max_turns: int,
+        max_tokens: int,
+        max_bytes: int,
+    ) -> tuple[list[Place], bool, bool]:
+        """The newest whole turns within the limits (see `turns.tail`), whether older messages exist, and whether one is cut."""
         with self.reading() as connection:
             return turns.tail(
                 connection,
                 number,
                 before_turn=before_turn,
+                before_sequence=before_sequence,
                 after_turn=after_turn,
                 max_turns=max_turns,
                 max_tokens=max_tokens,
+                max_bytes=max_bytes,
             )
+
+    def page_of_turns(self, number: int, first: int, last: int, after: int, max_bytes: int) -> tuple[list[Place], bool]:
+        """Where the messages of these turns are, within so many bytes (see `turns.page_of_turns`), and whether there are more."""
+        with self.reading() as connection:
+            return turns.page_of_turns(connection, number, first, last, after, max_bytes)
 
     def turn_places(self, number: int, first: int, last: int) -> list[Place]:
         """Where the messages of these turns are."""

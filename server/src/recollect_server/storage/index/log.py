@@ -25,6 +25,8 @@ class Changes:
     """Whether everything behind the cursor that was asked for is still here."""
     last: int
     """Nothing is behind this cursor, at that moment."""
+    more: bool
+    """Whether there may be more changes behind the last of the rows."""
     rows: list[updates.Row]
     conversations: dict[int, Conversation]
     """Those of the rows, by number, but for deleted ones."""
@@ -99,8 +101,12 @@ class IndexLog(IndexFile):
             end = max(cursor, updates.last(connection))
             return updates.conversations_between(connection, cursor, end), end
 
-    def changes(self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str]) -> Changes:
+    def changes(
+        self, cursor: int, limit: int, conversation_ids: Collection[str], channels: Collection[str], max_bytes: int = 0
+    ) -> Changes:
         """The oldest changes behind a cursor, of these conversations and channels (none: of all); see `Changes`.
+
+        Their messages have `max_bytes` together (0: any number), unless those of the first change have more.
 
         What was added and is not taken in yet is not among them: it is told when it is.
         """
@@ -108,13 +114,16 @@ class IndexLog(IndexFile):
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
             rows = updates.after(connection, cursor, limit, conversation_ids, channels) if whole else []
             known = conversations.by_number(connection, {row.number for row in rows})
+            more = len(rows) == limit
+            if max_bytes and len(fitting := _within(connection, rows, max_bytes)) < len(rows):
+                rows, more = fitting, True
             first: dict[int, int] = {}
             for row in rows:
                 first.setdefault(row.number, row.first)
             starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
-            return Changes(whole, last, rows, known, starts)
+            return Changes(whole, last, more, rows, known, starts)
 
-    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int) -> Newest:
+    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int, max_bytes: int) -> Newest:
         """The newest conversations that match, with the working context of the first, at one moment."""
         self._database.settle()
         with self._moment() as connection:
@@ -123,13 +132,14 @@ class IndexLog(IndexFile):
             more = False
             if found:
                 known = found[0].conversation
-                places, more = turns.tail(
+                places, more, _ = turns.tail(
                     connection,
                     found[0].number,
                     before_turn=0,
                     after_turn=known.compressed_through,
                     max_turns=max_turns,
                     max_tokens=max_tokens,
+                    max_bytes=max_bytes,
                 )
             return Newest(updates.last(connection), [stored.conversation for stored in found], places, more)
 
@@ -155,3 +165,13 @@ class IndexLog(IndexFile):
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took."""
         self._database.skip_cursors()
+
+
+def _within(connection: apsw.Connection, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
+    """The first of these changes, one at the least, whose messages have so many bytes together."""
+    total = 0
+    for at, row in enumerate(rows):
+        total += turns.bytes_of(connection, row.number, row.first, row.last) if row.first else 0
+        if at and total > max_bytes:
+            return rows[:at]
+    return rows

@@ -10,8 +10,8 @@ from functools import cache
 
 import apsw
 
-from recollect_server.storage.index.channel_tables import channel_tables
-from recollect_server.storage.index.external_tables import external_tables
+from recollect_server.storage.index.channel_tables import channel_tables, contact_names
+from recollect_server.storage.index.external_tables import external_tables, external_words
 
 _COLUMNS = (
     "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
@@ -171,6 +171,8 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     external_tables,
     channel_tables,
     _tiers,
+    contact_names,
+    external_words,
 )
 
 

@@ -51,7 +51,8 @@ def add(connection: apsw.Connection, request: KnownRequest) -> None:
     )  # fmt: skip
 
 
-def remove(connection: apsw.Connection, conversation_id: str) -> int:
-    """Forgets a conversation's requests. Returns how many there were."""
-    connection.execute("DELETE FROM requests WHERE conversation_id = ?", (conversation_id,))
+def remove(connection: apsw.Connection, conversation_id: str, limit: int) -> int:
+    """Forgets at most `limit` of a conversation's requests. Returns how many."""
+    query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
+    connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, limit))
     return connection.changes()

@@ -177,7 +177,7 @@ class Searching(IndexFile):
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The words of a text: first byte, one past the last, stem."""
-        with self.reading() as connection:
+        with self.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
             return words.tokens(connection, text.encode())
 
     def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:

@@ -20,17 +20,47 @@ def searchable_text(message: Message) -> str:
 
     The bare role is left out: it would stand in every message and find none.
     """
-    text = f"{message.sender}: {message.content}" if message.sender else message.content
+    return words_of(message.sender, message.content)
+
+
+def words_of(sender: str, content: str) -> str:
+    """The same of a message of which no more is known."""
+    text = f"{sender}: {content}" if sender else content
     return segment(text.replace("\0", " "))
 
 
-def remove(connection: apsw.Connection, number: int, messages: list[Message]) -> None:
-    """Takes messages out, their words too. They must be what was added."""
-    connection.executemany(
-        "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
-        [(message_id(number, m.sequence), searchable_text(m)) for m in messages],
+Spoken = tuple[int, str, str]
+"""What the removal of a message must know: its sequence, sender and content."""
+
+
+def remove(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+    """Removes messages and their words. They must be what was added."""
+    # As one document: a statement for each message would take Python's global lock as often.
+    gone = orjson.dumps([(message_id(number, sequence), words_of(*spoken)) for sequence, *spoken in messages]).decode()
+    connection.execute(
+        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)", (gone,)
     )
-    connection.executemany("DELETE FROM messages WHERE id = ?", [(message_id(number, m.sequence),) for m in messages])
+    connection.execute("DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,))
+
+
+def mark_removed(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+    """Removes messages; their words are marked as deleted, and stay in the segments until all of these are merged."""
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
+    remove(connection, number, messages)
+    connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")  # else the commit would do it, as the next line says
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
+
+
+def merge(connection: apsw.Connection, pages: int) -> None:
+    """Merges segments of words until so many pages are written; a negative number begins a merge of all segments."""
+    connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('merge', ?)", (pages,))
+
+
+def sizes(connection: apsw.Connection, number: int) -> tuple[int, int]:
+    """Return how many bytes the lines of a conversation's messages have, and how many the longest has."""
+    query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+    total, longest = connection.execute(query, id_range(number)).get
+    return total, longest
 
 
 def sequences(connection: apsw.Connection, number: int, after: int, limit: int) -> list[int]:
@@ -68,27 +98,42 @@ def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
 
 
 def tail(
-    connection: apsw.Connection, number: int, *, before_turn: int, after_turn: int, max_turns: int, max_tokens: int
-) -> tuple[list[Place], bool]:
-    """The newest whole turns between two turns (both excluded), oldest first, and whether the conversation has older messages.
+    connection: apsw.Connection,
+    number: int,
+    *,
+    before_turn: int,
+    before_sequence: int = 0,
+    after_turn: int,
+    max_turns: int,
+    max_tokens: int,
+    max_bytes: int,
+) -> tuple[list[Place], bool, bool]:
+    """The newest whole turns between two turns (both excluded), oldest first, whether the conversation has older messages, and
+    whether the only turn is cut.
 
-    `budget.newest_turns` chooses them. `before_turn` 0 means the end.
+    `budget.newest_turns` chooses them. `before_turn` and `before_sequence` 0 mean the end.
     """
     low, high = id_range(number)
     if before_turn:
         high = first_of_turn(connection, number, before_turn) - 1
+    if before_sequence:
+        high = min(high, message_id(number, before_sequence) - 1)
     rows = connection.execute(
         "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
         (low, high),
     )
-    chosen = newest_turns(
-        ((row[1], row[2], row) for row in rows), after_turn=after_turn, max_turns=max_turns, max_tokens=max_tokens
+    chosen, cut = newest_turns(
+        ((row[1], row[2], row[4], row) for row in rows),
+        after_turn=after_turn,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_bytes=max_bytes,
     )
     found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
     if found:
-        return found, has_before(connection, number, found[0][0])
+        return found, has_before(connection, number, found[0][0]), cut
     # Nothing to show: everything there is lies before.
-    return found, after_turn > 0 and count(connection, number) > 0
+    return found, after_turn > 0 and count(connection, number) > 0, False
 
 
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
@@ -106,11 +151,52 @@ def turn_places(connection: apsw.Connection, number: int, first: int, last: int)
     return places
 
 
+def page_of_turns(
+    connection: apsw.Connection, number: int, first: int, last: int, after: int, max_bytes: int
+) -> tuple[list[Place], bool]:
+    """The messages of these turns behind line `after` that have so many bytes together, oldest first, and whether there are more.
+
+    Turns are whole, unless the first alone is larger: of that its first messages are taken, one at the least.
+    """
+    start = max(first_of_turn(connection, number, first), message_id(number, after) + 1)
+    rows = connection.execute(
+        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+        (start, id_range(number)[1]),
+    )
+    found: list[tuple[int, Place]] = []
+    size = 0
+    for identity, turn, offset, length in rows:
+        if turn > last:
+            break
+        size += length
+        if found and size > max_bytes:
+            whole = [place for at, place in found if at != found[-1][0]] if turn == found[-1][0] else [place for _, place in found]
+            return whole or [place for _, place in found], True
+        found.append((turn, (sequence_of(identity), offset, length)))
+    return [place for _, place in found], False
+
+
+def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
+    """The last of these places that have so many bytes together (0: all), one at the least."""
+    total = 0
+    for at in range(len(places) - 1, -1, -1) if max_bytes else ():
+        total += places[at][2]
+        if total > max_bytes and at < len(places) - 1:
+            return places[at + 1 :]
+    return places
+
+
 def turns_of_lines(connection: apsw.Connection, number: int, lines: list[int]) -> list[int]:
     """The turns of those of these lines that are messages."""
     ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
     rows = connection.execute("SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))", (ids,))
     return [row[0] for row in rows]
+
+
+def bytes_of(connection: apsw.Connection, number: int, first: int, last: int) -> int:
+    """How many bytes the messages of these lines have."""
+    query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+    return int(connection.execute(query, (message_id(number, first), message_id(number, last))).get)
 
 
 def newest(connection: apsw.Connection, number: int) -> tuple[Place, int, int] | None:

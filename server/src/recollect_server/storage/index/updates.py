@@ -106,9 +106,10 @@ def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: 
     return Row(cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}")
 
 
-def remove(connection: apsw.Connection, number: int) -> int:
-    """Forgets a conversation's changes. Returns how many there were."""
-    connection.execute("DELETE FROM updates WHERE number = ?", (number,))
+def remove(connection: apsw.Connection, number: int, limit: int) -> int:
+    """Forgets at most `limit` of a conversation's changes, but not that it was deleted. Returns how many."""
+    query = "SELECT cursor FROM updates WHERE number = ? AND kind <> 'deleted' LIMIT ?"
+    connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, limit))
     return connection.changes()
 
 

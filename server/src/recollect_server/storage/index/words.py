@@ -15,6 +15,18 @@ _LEAST_TERMS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class WordTables:
+    """A table of words and its vocabulary."""
+
+    words: str
+    vocabulary: str
+
+
+CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary")
+EXTERNAL = WordTables("external_fts", "external_vocabulary")
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
     """A word of a query."""
 
@@ -34,13 +46,13 @@ class Term:
         return quoted + "*" if self.prefix else quoted
 
 
-def choose_terms(connection: apsw.Connection, query: str, total_messages: int) -> list[Term]:
+def choose_terms(connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS) -> list[Term]:
     """The words of a query to search for, the rarest first. Words that no message has are left out.
 
     Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
     message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
-    found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term))]
+    found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term, tables))]
     found.sort(key=lambda pair: (pair[0], pair[1].stem))
     chosen: list[Term] = []
     postings = 0
@@ -80,8 +92,8 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequency(connection: apsw.Connection, term: Term) -> int:
+def _frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> int:
     """How many messages have the term."""
     if term.prefix:
-        return int(connection.execute("SELECT count(*) FROM turns_fts WHERE turns_fts MATCH ?", (term.match,)).get)
-    return int(connection.execute("SELECT doc FROM turns_vocabulary WHERE term = ?", (term.stem,)).get or 0)
+        return int(connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get)
+    return int(connection.execute(f"SELECT doc FROM {tables.vocabulary} WHERE term = ?", (term.stem,)).get or 0)

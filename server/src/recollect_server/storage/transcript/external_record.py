@@ -6,15 +6,17 @@ from recollect_server.domain.conversation import Unknown
 from recollect_server.domain.external import (
     CommunicationBegan,
     Direction,
+    EmailHeaders,
     EscalationOpened,
     EscalationResolved,
     ExternalContent,
     ExternalMessage,
+    Provenance,
     Trust,
     TrustSet,
 )
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:
@@ -32,9 +34,11 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
                 fields["attachments"] = attachment_fields(content.attachments)
             if content.scope:
                 fields["scope"] = content.scope
+            if content.acknowledgement:
+                fields["acknowledgement"] = True
             if content.arrived:
                 fields["arrived"] = to_text(content.arrived)
-            return fields
+            return fields | _origin_fields(content.origin)
         case TrustSet():
             event: dict[str, Any] = {"event": "trust_set", "trust": content.trust.value, "scopes": content.scopes}
         case EscalationOpened():
@@ -63,11 +67,34 @@ def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent |
                 provider_message_id=text(fields, "providerMessageId", ""),
                 scope=text(fields, "scope", ""),
                 arrived=moment(fields, "arrived"),
+                origin=_origin(fields),
+                acknowledgement=bool(optional(fields, "acknowledgement", bool)),
             )
         case "event":
             return _event(fields)
         case _:
             return Unknown()
+
+
+def _origin_fields(origin: Provenance) -> dict[str, Any]:
+    fields: dict[str, Any] = {"senderName": origin.sender_name, "groupId": origin.group_id, "threadId": origin.thread_id}
+    if (mail := origin.email) is not None:
+        headers = {"messageId": mail.message_id, "inReplyTo": mail.in_reply_to, "references": mail.references}
+        fields["email"] = {name: value for name, value in (headers | {"subject": mail.subject}).items() if value}
+    return {name: value for name, value in fields.items() if value}
+
+
+def _origin(fields: dict[str, Any]) -> Provenance:
+    headers = optional(fields, "email", dict)
+    mail = None
+    if headers is not None:
+        mail = EmailHeaders(
+            text(headers, "messageId", ""),
+            text(headers, "inReplyTo", ""),
+            texts(headers.get("references", ())),
+            text(headers, "subject", ""),
+        )
+    return Provenance(text(fields, "senderName", ""), mail, text(fields, "groupId", ""), text(fields, "threadId", ""))
 
 
 def _event(fields: dict[str, Any]) -> ExternalContent | Unknown:

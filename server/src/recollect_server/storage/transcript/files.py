@@ -1,6 +1,8 @@
 """The folder of a space: which file is whose, and what makes a change of the folder itself durable."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -14,7 +16,7 @@ DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes
 TORN = ".torn"  # what was cut off a transcript's tail
 COPY = ".copy"  # a transcript's good prefix, until it takes the name (see writer)
 
-_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not be waited for
 
 
 class TranscriptFolder:
@@ -117,8 +119,15 @@ def _path(root: Path, conversation_id: str) -> Path:
 
 
 def open_transcript(path: Path, flags: int) -> int:
-    """Opens a transcript, never through a link, and not for the processes started later. Raises OSError."""
-    return os.open(path, flags | _OPEN_FLAGS, 0o600)
+    """Open a regular file, never through a link, and not for the processes started later.
+
+    Raises OSError, also for a pipe, a device, a socket or a folder that somebody put in the file's place.
+    """
+    handle = os.open(path, flags | _OPEN_FLAGS, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return handle
 
 
 def make_folder(folder: Path) -> None:

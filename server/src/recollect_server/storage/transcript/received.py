@@ -5,14 +5,16 @@ the ids that it has are added to the ledger `forgotten`, as hashes: of what was 
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from recollect_server.domain.conversation import CommandRun
 from recollect_server.storage.transcript.ledger import Ledger
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.reader import line_of, raw_lines
 
 _LINE = 1000  # hashes of one line of the ledger
+_DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')  # a line without it has no delivery, and is not decoded
 
 
 def key_of_delivery(channel: str, provider_message_id: str) -> str:
@@ -28,7 +30,7 @@ def hash_of_delivery(key: str) -> str:
 def deliveries(path: Path) -> list[str]:
     """The hashes of the deliveries that a transcript has, and of the requests that ran commands, none twice. Raises OSError."""
     found: dict[str, None] = {}
-    for line in scan(path):
+    for line in (line_of(raw, 1, 0) for raw in raw_lines(path) if _DELIVERED.search(raw)):
         key = line.entry.stamp.request_id if line.entry else ""
         if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
             found[hash_of_delivery(key)] = None

@@ -114,6 +114,8 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
         fields["channel"] = message.channel
     if message.sender:
         fields["sender"] = message.sender
+    if message.sender_name:
+        fields["senderName"] = message.sender_name
     if message.tool_calls:
         fields["toolCalls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls]
     if message.tool_call_id:
@@ -147,6 +149,7 @@ def _fields(content: Content) -> dict[str, Any]:
                 began["arrived"] = to_text(content.arrived)
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
+                names["contact_name"] = "contactName"
                 began["party"] = {json: value for field, json in names.items() if (value := getattr(content.party, field))}
             return began
         case TitleAssigned():
@@ -206,7 +209,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             channel=text(fields, "channel"),
             time=from_text(fields["created"]),
             participants=texts(fields.get("participants", ())),
-            party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject"))),
+            party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject", "contactName"))),
             model=text(fields, "model", ""),
             pinned=bool(optional(fields, "pinned", bool)),
             arrived=moment(fields, "arrived"),
@@ -273,6 +276,7 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         cost=None if cost is None else float(cost),
         channel=text(fields, "channel", ""),
         sender=text(fields, "sender", ""),
+        sender_name=text(fields, "senderName", ""),
         tool_calls=tuple(ToolCall(text(c, "id"), text(c, "name"), text(c, "arguments")) for c in fields.get("toolCalls", ())),
         tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),

@@ -29,6 +29,13 @@ _TABLES = """
     CREATE INDEX places_by_text ON places(text);
 """
 
+_PARTS = """
+    -- Vectors of texts that are too long to be embedded at once, until all pieces of the text are there.
+    CREATE TABLE IF NOT EXISTS parts(
+        model INTEGER, hash BLOB, piece INTEGER, conversation TEXT NOT NULL, vector BLOB NOT NULL,
+        PRIMARY KEY(model, hash, piece)) WITHOUT ROWID;
+"""
+
 
 class VectorsUnavailable(Exception):
     """The file cannot be used; the text says why."""
@@ -78,6 +85,8 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
             connection.pragma("user_version", _VERSION)
     elif version != _VERSION:
         raise VectorsDamaged(f"{NAME} is of version {version} and this program knows {_VERSION}")
+    with connection:
+        connection.execute(_PARTS)
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if missing := _NAMES - tables:
         raise VectorsDamaged(f"{NAME} lacks tables: {', '.join(sorted(missing))}")

@@ -8,7 +8,6 @@ A search compares the signs of all vectors with the question's (one bit a dimens
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -20,7 +19,7 @@ from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
 
 WEIGHTS = (0.5, 0.25)
 """Of the entries next to the middle one of a window, and of those next to them."""
-_TAIL = 16_384  # entries that are found through a dictionary: more than that, and all are put in order
+_TAIL = 16_384  # entries behind those that are in order, which have an order of their own: beyond that, all are sorted
 _CHUNK = 2048
 
 Entries = NDArray[np.int64]
@@ -48,6 +47,10 @@ class View:
     """The entries by id, but for those of the tail."""
     ordered: NDArray[np.int64]
     """Their ids."""
+    tail_order: Entries
+    """The entries of the tail by id."""
+    tail_ordered: NDArray[np.int64]
+    """Their ids."""
     rows: Rows
 
     def linked(self, entries: Entries, side: int) -> Entries:
@@ -72,14 +75,11 @@ class Matrix:
     def __init__(self, sequence_bits: int) -> None:
         self._bits = sequence_bits
         self._guard = threading.Lock()  # guards what is written below; readers take a view
-        self._tail: defaultdict[int, list[int]] = defaultdict(list)  # entries by id
-        self._tail_numbers: defaultdict[int, list[int]] = defaultdict(list)  # and by conversation
-        self._tail_size = 0
         self._last: dict[int, int] = {}  # the last entry of each conversation
         none = np.zeros(0, np.int64)
         self._view = View(
             0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
-            np.zeros(0, np.float32), np.zeros((2, 0), np.int32), none, none, Rows(),
+            np.zeros(0, np.float32), np.zeros((2, 0), np.int32), none, none, none, none, Rows(),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -109,8 +109,7 @@ class Matrix:
             self._set(view, np.arange(start, stop), vectors)
             touched = self._link(view, start, stop)
             self._measure(view, stop, touched)
-            self._tail_size += len(ids)
-            self._view = self._ordered(view, stop) if self._tail_size > _TAIL else replace(view, count=stop)
+            self._view = self._ordered(view, stop)
 
     def load(
         self,
@@ -152,29 +151,19 @@ class Matrix:
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
         """The entries of some ids."""
-        return self._found(view, ids, ids + 1, self._tail)
+        return self._found(view, ids, ids + 1)
 
     def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
         """The entries of some conversations."""
         first = numbers << self._bits
-        return self._found(view, first, first + (1 << self._bits), self._tail_numbers, numbers)
+        return self._found(view, first, first + (1 << self._bits))
 
-    def _found(
-        self,
-        view: View,
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        tail: dict[int, list[int]],
-        names: NDArray[np.int64] | None = None,
-    ) -> Entries:
-        starts, ends = np.searchsorted(view.ordered, first), np.searchsorted(view.ordered, last)
-        counts = ends - starts
-        places = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-        found = view.order[places]
-        if tail:
-            later = [entry for name in (first if names is None else names).tolist() for entry in tail.get(name, ())]
-            found = np.concatenate([found, np.array(later, np.int64)])
-        found = found[found < view.count]
+    def _found(self, view: View, first: NDArray[np.int64], last: NDArray[np.int64]) -> Entries:
+        """Return the entries whose ids are in any of the ranges, `last` excluded."""
+        parts = [_within(view.order, view.ordered, first, last)]
+        if len(view.tail_order):
+            parts.append(_within(view.tail_order, view.tail_ordered, first, last))
+        found = np.concatenate(parts)
         alive: Entries = found[view.alive[found]]
         return alive
 
@@ -214,8 +203,6 @@ class Matrix:
                     if (second := int(view.links[0, before])) >= 0:
                         touched.append(second)
             self._last[number] = entry
-            self._tail[identity].append(entry)
-            self._tail_numbers[number].append(entry)
         return np.concatenate([np.unique(np.array(touched, np.int64)), np.arange(start, stop)])
 
     def _measure(self, view: View, stop: int, entries: Entries) -> None:
@@ -234,8 +221,19 @@ class Matrix:
             view.window[part] = np.where(lengths > 0, lengths, 1)
 
     def _ordered(self, view: View, count: int) -> View:
-        self._tail = defaultdict(list)
-        self._tail_numbers = defaultdict(list)
-        self._tail_size = 0
-        order = np.argsort(view.ids[:count], kind="stable")
-        return replace(view, count=count, order=order, ordered=view.ids[order])
+        """Return a view of so many entries, all of them sorted or in the tail."""
+        sorted_count = len(view.order)
+        if not sorted_count or count - sorted_count > _TAIL:
+            order = np.argsort(view.ids[:count], kind="stable")
+            none = np.zeros(0, np.int64)
+            return replace(view, count=count, order=order, ordered=view.ids[order], tail_order=none, tail_ordered=none)
+        tail = sorted_count + np.argsort(view.ids[sorted_count:count], kind="stable")
+        return replace(view, count=count, tail_order=tail, tail_ordered=view.ids[tail])
+
+
+def _within(order: Entries, ordered: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Entries:
+    """Return the entries of an order whose ids are in any of the ranges."""
+    starts, ends = np.searchsorted(ordered, first), np.searchsorted(ordered, last)
+    counts = ends - starts
+    found: Entries = order[np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)]
+    return found

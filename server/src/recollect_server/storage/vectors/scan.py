@@ -89,6 +89,11 @@ class Scan:
         marks = dict(zip(self._view.ids[entries].tolist(), self._view.marks[entries].tolist(), strict=True))
         return self._by_id(entries, self._cosines(entries)), marks
 
+    def best_piece(self, identity: int) -> tuple[int, int]:
+        """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of one without a vector."""
+        entries = np.sort(self._matrix.of(self._view, np.array([identity])))
+        return (int(self._cosines(entries).argmax()), len(entries)) if len(entries) else (0, 1)
+
     def windows_of(self, ids: Iterable[int]) -> Scores:
         """How near the windows of these are."""
         entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))

@@ -28,6 +28,7 @@ from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, conn
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
 _PIECE_BITS = 20
+_REMOVED = 1000  # places that a delete takes out in one transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class VectorStore:
         """From now on this model is complete; the vectors of others go."""
         with self._using() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
-            for table in ("progress", "places"):
+            for table in ("progress", "places", "parts"):
                 connection.execute(f"DELETE FROM {table} WHERE model <> ?", (model,))
             _drop_texts(connection, "SELECT text, pieces FROM texts WHERE model <> ?", (model,))
             connection.execute("DELETE FROM models WHERE model <> ?", (model,))
@@ -147,6 +148,22 @@ class VectorStore:
                     parts = [connection.execute(query, (first + piece,)).get for piece in range(row[1])]
                     found[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return found
+
+    def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
+        """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
+        with self._using() as connection:
+            query = "SELECT vector FROM parts WHERE model = ? AND hash = ? ORDER BY piece"
+            rows = [row[0] for row in connection.execute(query, (model, text_hash))]
+            return np.frombuffer(b"".join(rows), np.int8).reshape(-1, DIMENSIONS)
+
+    def add_parts(self, model: int, conversation_id: str, text_hash: bytes, first: int, vectors: NDArray[np.int8]) -> None:
+        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted meanwhile are not kept."""
+        with self._using() as connection:
+            if conversation_id not in self._gone:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
+                    [(model, text_hash, first + at, conversation_id, vector.tobytes()) for at, vector in enumerate(vectors)],
+                )
 
     def load(self, model: int) -> Loaded:
         """All places of a model."""
@@ -198,6 +215,7 @@ class VectorStore:
             changed: list[tuple[EmbeddedText, bool]] = []
             for place in kept:
                 text = _text(connection, model, place)
+                connection.execute("DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash))
                 where = message_id(keys[place.conversation_id], place.line)
                 query = "SELECT text FROM places WHERE model = ? AND place = ?"
                 before = connection.execute(query, (model, where)).get
@@ -215,20 +233,30 @@ class VectorStore:
         return changed
 
     def remove(self, conversation_id: str) -> int:
-        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went."""
+        """Takes out what is known of a conversation, from every page and the write-ahead log. Returns how many vectors went.
+
+        In short transactions: whoever embeds or reads takes turns with it.
+        """
         with self._using() as connection:
             self._gone.add(conversation_id)
+            connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
             key = connection.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).get
-            if key is None:
-                return 0
-            first, last = id_range(key)
-            # For every model: a range of the second column of a key needs the first.
-            where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
-            texts = [row[0] for row in connection.execute(f"SELECT DISTINCT text FROM places WHERE {where}", (first, last))]
-            connection.execute(f"DELETE FROM places WHERE {where}", (first, last))
-            removed = _drop_unused(connection, texts)
-            connection.execute("DELETE FROM progress WHERE key = ?", (key,))
-            connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+        if key is None:
+            return 0
+        first, last = id_range(key)
+        # For every model: a range of the second column of a key needs the first.
+        where = "model IN (SELECT model FROM models) AND place BETWEEN ? AND ?"
+        removed = 0
+        while True:
+            with self._using() as connection:
+                chosen = f"SELECT model, place, text FROM places WHERE {where} LIMIT ?"
+                places: list[tuple[int, int, int]] = connection.execute(chosen, (first, last, _REMOVED)).fetchall()  # type: ignore[assignment]  # the table's types
+                connection.executemany("DELETE FROM places WHERE model = ? AND place = ?", [place[:2] for place in places])
+                removed += _drop_unused(connection, list({place[2] for place in places}))
+                if len(places) < _REMOVED:
+                    connection.execute("DELETE FROM progress WHERE key = ?", (key,))
+                    connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+                    break
         with self._using(alone=True) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return removed
@@ -276,9 +304,8 @@ def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
 
 def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
     chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
-    connection.executemany(
-        "DELETE FROM vectors WHERE rowid = ?",
-        [(text << _PIECE_BITS | piece,) for text, pieces in chosen for piece in range(pieces)],
-    )
-    connection.executemany("DELETE FROM texts WHERE text = ?", [(text,) for text, _ in chosen])
+    rows = orjson.dumps([text << _PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]).decode()
+    connection.execute("DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,))
+    texts = orjson.dumps([text for text, _ in chosen]).decode()
+    connection.execute("DELETE FROM texts WHERE text IN (SELECT value FROM json_each(?))", (texts,))
     return sum(pieces for _, pieces in chosen)

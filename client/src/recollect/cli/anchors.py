@@ -1,0 +1,75 @@
+"""`recollect anchors`: lasting facts about the user."""
+
+import click
+
+from recollect import Anchor
+from recollect._shared.plain import plain
+from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, confirm, with_shell, with_yes
+from recollect.cli.printing import clean, console, json_line, local, one_line
+
+
+@click.group()
+def anchors() -> None:
+    """Show, set and forget anchors: lasting facts about the user, which stand in every context."""
+
+
+@anchors.command("list")
+@click.argument("key", required=False)
+@click.option("--superseded", is_flag=True, help="Earlier values too.")
+@with_shell
+def list_(shell: Shell, key: str | None, superseded: bool) -> None:
+    """List anchors by key, all of them or that of KEY."""
+    found = shell.client.recall.list_anchors(key, include_superseded=superseded)
+    if shell.as_json:
+        for it in found:
+            json_line(plain(it))
+        return
+    out = console()
+    if not found:
+        out.print("No anchors.")
+    for it in found:
+        out.print(one_line(f"{it.key}: {it.value}", "dim" if it.superseded_time else "bold"))
+        until = f" to {local(it.superseded_time)}" if it.superseded_time else " on"
+        source = f", from {it.source.conversation_id} {it.source.sequence}" if it.source else ""
+        out.print(one_line(f"  from {local(it.create_time)}{until}, sure to {it.confidence:.2f}{source}", "dim"))
+
+
+@anchors.command("set")
+@click.argument("key")
+@click.argument("value", nargs=-1, required=True)
+@click.option("--confidence", type=click.FloatRange(0, 1), metavar="0..1", help="How sure it is.  [default: the server's]")
+@click.option(
+    "--source",
+    nargs=2,
+    type=(CONVERSATION, click.IntRange(1, MAX_NUMBER)),
+    metavar="CONVERSATION SEQUENCE",
+    help="The message that it came from: its conversation, and its `sequence` in `show --json`.",
+)
+@with_shell
+def set_(shell: Shell, key: str, value: tuple[str, ...], confidence: float | None, source: tuple[str, int] | None) -> None:
+    """Set the anchor KEY to VALUE. A value that it had before is superseded and remembered."""
+    it = shell.client.recall.set_anchor(key, " ".join(value), confidence=confidence, source=source)
+    if shell.as_json:
+        json_line(plain(it))
+    else:
+        before = f", before that {it.supersedes!r}" if it.supersedes else ""
+        console().print(clean(f"{it.key} is {it.value!r}{before}."))
+
+
+@anchors.command()
+@click.argument("key")
+@with_yes
+@with_shell
+def delete(shell: Shell, key: str, yes: bool) -> None:
+    """Forget the anchor KEY for good, with all values that it ever had. What was said stays in its conversation.
+
+    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a value that was forgotten.
+    """
+    if not yes:
+        confirm(f"Forget {key!r} for good?")
+    forgotten: tuple[Anchor, ...] = shell.client.recall.delete_anchor(key)
+    if shell.as_json:
+        for it in forgotten:
+            json_line(plain(it))
+    else:
+        console().print(clean(f"{key} is forgotten: {', '.join(repr(it.value) for it in forgotten)}."))

@@ -1,0 +1,240 @@
+"""`recollect communications` and `recollect escalations`: third parties, how far they are trusted, and what the owner is asked."""
+
+from itertools import islice
+from typing import Any, TextIO
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from recollect import (
+    CommunicationChanged,
+    CommunicationEscalated,
+    CommunicationList,
+    CommunicationMessage,
+    CommunicationUpdate,
+    Direction,
+    Escalation,
+    ExternalCommunication,
+    ExternalMessage,
+    Trust,
+)
+from recollect._shared.plain import plain, time_text
+from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_text
+from recollect.cli.printing import clean, console, json_line, local, one_line, warn
+
+_PAGE = 500
+_TRUST = click.Choice([it.value for it in Trust])
+
+
+@click.group()
+def communications() -> None:
+    """Read, trust and answer third parties: whoever writes and is no owner."""
+
+
+@communications.command("list")
+@click.option("--party", metavar="ADDRESS", help="Only with this party, by its address as it is listed.")
+@click.option("--trust", type=_TRUST, help="Only with this trust.")
+@click.option("--open", "open_only", is_flag=True, help="Only those with a question that waits for the owner.")
+@click.option(
+    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+)
+@with_shell
+def list_communications(shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int) -> None:
+    """List communications, the newest message first."""
+    found = shell.client.external.list_communications(
+        party=party,
+        trust=None if trust is None else Trust(trust),
+        open_escalations_only=open_only,
+        page_size=min(limit or _PAGE, _PAGE),
+    )
+    chosen = islice(found, limit or None)
+    if shell.as_json:
+        for it in chosen:
+            json_line(plain(it))
+        return
+    out = console()
+    none = True
+    for it in chosen:
+        none = False
+        out.print(_heading(it))
+    if none:
+        out.print("No communications.")
+
+
+@communications.command()
+@click.argument("communication")
+@click.option("--messages", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="How many of the newest.")
+@click.option("--all", "everything", is_flag=True, help="All messages, however many.")
+@with_shell
+def show(shell: Shell, communication: str, messages: int, everything: bool) -> None:
+    """Show what was written in COMMUNICATION, an id as `list` prints it. As JSON every line is a message."""
+    page = shell.client.external.get_communication(communication, page_size=_PAGE if everything else messages)
+    it, newest_first = page.communication, list(page.messages)
+    while everything and page.next_page_token:
+        page = shell.client.external.get_communication(communication, page_size=_PAGE, page_token=page.next_page_token)
+        newest_first += page.messages
+    if shell.as_json:
+        for message in reversed(newest_first):
+            json_line({"communicationId": it.id} | plain(message))
+        return
+    out = console()
+    out.print(_heading(it))
+    if page.next_page_token:
+        out.print(clean("… there is more: --all", "dim"))
+    for message in reversed(newest_first):
+        out.print()
+        _print_message(out, message)
+
+
+@communications.command()
+@click.argument("communication")
+@click.argument("level", type=_TRUST)
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="NAME", help="With known: what it may be answered about; may be repeated."
+)
+@with_shell
+def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...]) -> None:
+    """Set how far the party of COMMUNICATION is trusted.
+
+    To block it closes its open questions, without an answer.
+    """
+    it = shell.client.external.set_trust(communication, Trust(level), scopes=scopes)
+    if shell.as_json:
+        json_line(plain(it))
+    else:
+        about = f" about {', '.join(it.scopes)}" if it.scopes else ""
+        console().print(clean(f"{it.party} on {it.channel} is {it.trust.value}{about}."))
+
+
+@communications.command()
+@click.argument("communication")
+@with_text
+@click.option("--scope", metavar="NAME", help="What the reply is about.")
+@with_shell
+def reply(shell: Shell, communication: str, words: tuple[str, ...], file: TextIO | None, scope: str | None) -> None:
+    """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not allow one.
+
+    Recollect sends nothing: whoever brings messages in also takes them out.
+    """
+    stored = shell.client.external.record_reply(communication, _required(words, file), scope=scope)
+    if shell.as_json:
+        json_line({"communicationId": stored.communication.id} | plain(stored.message))
+    else:
+        _print_message(console(), stored.message)
+
+
+@communications.command("tail")
+@click.option("--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead.")
+@with_shell
+def tail_communications(shell: Shell, cursor: str | None) -> None:
+    """Follow third parties live, until Ctrl-C. As JSON every line is one update, and its `kind` says what happened."""
+    out = console()
+    with shell.client.external.watch(cursor=cursor) as watch:
+        for update in watch:
+            if shell.as_json:
+                json_line(_record(update))
+            else:
+                _print_update(out, update)
+
+
+@click.group()
+def escalations() -> None:
+    """Read and answer what the owner is asked about third parties."""
+
+
+@escalations.command("list")
+@click.option("--communication", metavar="ID", help="Only of this communication.")
+@click.option("--resolved", is_flag=True, help="Those that were resolved too.")
+@click.option(
+    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+)
+@with_shell
+def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:
+    """List the questions that wait for the owner, the oldest first."""
+    found = shell.client.external.list_escalations(
+        communication_id=communication, include_resolved=resolved, page_size=min(limit or _PAGE, _PAGE)
+    )
+    chosen = list(islice(found, limit or None))
+    if shell.as_json:
+        for it in chosen:
+            json_line(plain(it))
+        return
+    out = console()
+    if not chosen:
+        out.print("No questions.")
+    for it in chosen:
+        _print_escalation(out, it)
+
+
+@escalations.command()
+@click.argument("escalation")
+@with_text
+@with_shell
+def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: TextIO | None) -> None:
+    """Record TEXT as the owner's answer to ESCALATION, an id as `list` prints it."""
+    it = shell.client.external.resolve_escalation(escalation, _required(words, file))
+    if shell.as_json:
+        json_line(plain(it))
+    else:
+        _print_escalation(console(), it)
+
+
+def _required(words: tuple[str, ...], file: TextIO | None) -> str:
+    text = text_of(words, file)
+    if text is None:
+        raise click.UsageError("Missing the TEXT: give it as arguments or with --file.")
+    return text
+
+
+def _heading(it: ExternalCommunication) -> Text:
+    """Return two lines: who it is and how far they are trusted, and what to name it by."""
+    trusted = " ".join([it.trust.value, *it.scopes])
+    heading = one_line(f"{it.party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations} open", "bold")
+    return heading.append_text(clean(f"\n  {it.id}  {local(it.update_time)}", "dim"))
+
+
+def _print_message(out: Console, message: ExternalMessage) -> None:
+    arrow, style = ("→", "bold green") if message.direction is Direction.OUTBOUND else ("←", "bold cyan")
+    out.print(one_line(f"{arrow} {local(message.timestamp)}  {message.scope}", style))
+    if message.text:
+        out.print(clean(message.text))
+    for file in message.attachments:
+        out.print(one_line(f"[{file.media_type}] {file.uri}", "blue"))
+
+
+def _print_escalation(out: Console, it: Escalation) -> None:
+    state = f"resolved {local(it.resolve_time)}" if it.resolve_time else "waits for the owner"
+    out.print(one_line(f"{it.id}  {local(it.create_time)}  {it.communication_id}  {state}", "dim"))
+    out.print(clean(it.question))
+    if it.answer:
+        out.print(clean(it.answer, "green"))
+    out.print()
+
+
+def _print_update(out: Console, update: CommunicationUpdate) -> None:
+    match update.kind:
+        case CommunicationList(communications=newest):
+            if update.reset:
+                warn("Too much was missed: it begins again with what is newest.")
+            for it in reversed(newest):
+                out.print(_heading(it))
+        case CommunicationMessage(communication=it, message=message):
+            out.print(_heading(it))
+            if message:
+                _print_message(out, message)
+        case CommunicationChanged(communication=it):
+            out.print(_heading(it))
+        case CommunicationEscalated(escalation=escalation):
+            _print_escalation(out, escalation)
+
+
+def _record(update: CommunicationUpdate) -> dict[str, Any]:
+    """Return an update as JSON. `kind` is the name in the contract."""
+    name = type(update.kind).__name__
+    record: dict[str, Any] = {"kind": name[0].lower() + name[1:], "cursor": update.cursor}
+    record |= {"communicationId": update.communication_id, "time": time_text(update.time), "reset": update.reset or None}
+    record = {key: value for key, value in record.items() if value}
+    if isinstance(update.kind, CommunicationList):
+        return record | {"communications": [plain(it) for it in update.kind.communications]}
+    return record | {name: value for name, value in plain(update.kind).items() if value is not None}

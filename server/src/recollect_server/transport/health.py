@@ -1,0 +1,161 @@
+"""The standard health service, grpc.health.v1.Health: whether the server serves, and which parts of it answer less than they could.
+
+The names are the empty one for the server, those of its services, and `SERVICE/PART` for a part that may be degraded while its
+service answers. A part that is degraded is NOT_SERVING; the server and its services stay SERVING, and the trailing metadata of
+Check names the parts and the reasons.
+
+grpc_health's own servicer is not used: it sends while it holds its lock, and grpcio's only event thread waits for that lock when a
+watch is cancelled, so that a few watches stop the whole server for good (grpc/grpc pull request 43403).
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2 as pb
+
+from recollect_server.domain.errors import NothingNamed
+from recollect_server.transport.handling import Send, streaming, unary
+from recollect_server.transport.held import HeldStream, HeldStreams
+
+log = structlog.get_logger("recollect.health")
+
+SERVICE = cast(ServiceDescriptor, pb.DESCRIPTOR.services_by_name["Health"])
+
+DEGRADED = "recollect-degraded"
+"""The key in Check's trailing metadata; each value is `PART: reason`."""
+
+Degraded = Callable[[], Mapping[str, str]]
+"""Returns why each part of a service is degraded, by its name; an empty reason for one that is not."""
+
+_LOOK_SECONDS = 0.5  # between two looks at the parts, for those who watch
+_REASON_LENGTH = 300
+
+
+class _Watch(HeldStream):
+    """A watch of one name: what is sent is always the newest status."""
+
+    def __init__(self, health: "Health", name: str, context: grpc.ServicerContext, send: Send) -> None:
+        super().__init__(context, send)
+        self._health = health
+        self.name = name
+        self._sent: int | None = None
+
+    def next(self) -> bytes | None:
+        status = self._health.status(self.name)
+        status = pb.HealthCheckResponse.SERVICE_UNKNOWN if status is None else status
+        if status == self._sent:
+            return None
+        self._sent = status
+        return pb.HealthCheckResponse(status=status).SerializeToString()
+
+
+class Health:
+    """The health of the server and of its services, and who watches it. Safe to call from any thread."""
+
+    def __init__(self, names: list[str], parts: Mapping[str, Degraded], max_watches: int) -> None:
+        """`names`: the server's services; `parts`: those of some of them. Nothing serves until `serve` is called."""
+        self._names = ("", *names)
+        self._parts = parts
+        self._guard = threading.Lock()  # guards the statuses while they change; nothing is sent or asked under it
+        self._statuses: dict[str, int] = dict.fromkeys(self._names, pb.HealthCheckResponse.NOT_SERVING)
+        self._watches = HeldStreams(max_watches, "watches of health")
+        self._stopping = threading.Event()
+        self._follower = threading.Thread(target=self._follow, name="health", daemon=True)
+
+    def handlers(self, pool: ThreadPoolExecutor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """Return the methods of the service; `pool` runs them."""
+        methods: dict[str, MethodDescriptor] = {method.name: method for method in SERVICE.methods}
+        handlers = {
+            "Check": unary(methods["Check"], pb.HealthCheckRequest, self._check, pool, quiet=True),
+            "Watch": streaming(methods["Watch"], pb.HealthCheckRequest, self._watch, pool, quiet=True),
+        }
+        if (method := methods.get("List")) is not None:  # older versions of the service have none
+            handlers["List"] = unary(method, GetMessageClass(method.input_type), self._list, pool, quiet=True)
+        return handlers
+
+    def serve(self) -> None:
+        """The server takes calls from here on."""
+        self._set(dict.fromkeys(self._names, pb.HealthCheckResponse.SERVING))
+        self._look()
+        self._follower.start()
+
+    def leave(self) -> None:
+        """The server takes no new calls from here on: everything is NOT_SERVING."""
+        with self._guard:
+            self._stopping.set()
+        if self._follower.ident is not None:
+            self._follower.join()
+        with self._guard:
+            self._statuses = dict.fromkeys(self._statuses, pb.HealthCheckResponse.NOT_SERVING)
+        self._watches.wake(self._watches.select(lambda _: True))
+
+    def stop(self) -> None:
+        """Tell those who watch that the server leaves, and end their watches. A second time does nothing."""
+        self.leave()
+        self._watches.stop()
+
+    def status(self, name: str) -> int | None:
+        """Return the status of a name; None if there is no such name."""
+        return self._statuses.get(name)
+
+    def _set(self, changes: "dict[str, int]") -> None:
+        with self._guard:
+            if self._stopping.is_set():
+                return
+            changed = {name for name, status in changes.items() if self._statuses.get(name) != status}
+            self._statuses = self._statuses | changes
+        if changed:
+            self._watches.wake(self._watches.select(lambda it: isinstance(it, _Watch) and it.name in changed))
+
+    def _look(self) -> dict[str, str]:
+        """Ask for the parts, note their statuses, and return those that are degraded, with the reasons."""
+        try:
+            parts = {f"{name}/{part}": reason for name, ask in self._parts.items() for part, reason in ask().items()}
+        except Exception:  # health must answer whatever breaks
+            log.exception("health_unknown")
+            return {}
+        serving, degraded = pb.HealthCheckResponse.SERVING, pb.HealthCheckResponse.NOT_SERVING
+        self._set({name: degraded if reason else serving for name, reason in parts.items()})
+        return {name: reason for name, reason in parts.items() if reason}
+
+    def _follow(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            self._look()
+
+    # The methods --------------------------------------------------------------------------------------------------------
+
+    def _check(self, request: pb.HealthCheckRequest, context: grpc.ServicerContext) -> pb.HealthCheckResponse:
+        degraded = {} if self._stopping.is_set() else self._look()
+        status = self.status(request.service)
+        if status is None:
+            raise NothingNamed("service", request.service[:_REASON_LENGTH])
+        about = [name for name in degraded if _is_within(name, request.service)]
+        context.set_trailing_metadata(tuple((DEGRADED, _as_metadata(f"{name}: {degraded[name]}")) for name in about))
+        return pb.HealthCheckResponse(status=status)
+
+    def _list(self, _request: object, _context: grpc.ServicerContext) -> Message:
+        if not self._stopping.is_set():
+            self._look()
+        statuses = {name: pb.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
+        answer: Message = GetMessageClass(SERVICE.methods_by_name["List"].output_type)(statuses=statuses)
+        return answer
+
+    def _watch(self, request: pb.HealthCheckRequest, context: grpc.ServicerContext, send: Send) -> None:
+        self._watches.open(_Watch(self, request.service, context, send))
+
+
+def _is_within(part: str, service: str) -> bool:
+    return service in ("", part) or part.startswith(f"{service}/")
+
+
+def _as_metadata(text: str) -> str:
+    """Return a text as metadata may have it: printable ASCII on one line."""
+    printable = (c if c.isprintable() else " " for c in text[:_REASON_LENGTH])
+    return "".join(printable).encode("ascii", "backslashreplace").decode()

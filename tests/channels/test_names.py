@@ -1,0 +1,119 @@
+"""Display names and headers: kept and shown for people, and believed by nobody."""
+
+import pytest
+from recollect.v1 import external_communication_service_pb2 as external_api
+from recollect.v1.conversation_pb2 import Party
+from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect_server.domain.addresses import display_name, name_in
+
+from tests.channels.conftest import STRANGER, Post, Reach, here, home
+from tests.cli.conftest import run
+from tests.conftest import Start
+from tests.server.conftest import Service, agent, delete_index, user
+
+
+def outside(post: Post) -> ExternalCommunicationServiceStub:
+    return ExternalCommunicationServiceStub(post.channel)
+
+
+def test_the_name_before_an_owners_address_is_on_the_message_and_on_the_party(post: Post) -> None:
+    stored = post.mail("Is it up?", "<1@x>", sender='"Hanan H." <Alex@Example.org>').conversation
+    assert stored.messages[0].sender == "alex@example.org"
+    assert stored.messages[0].sender_name == "Hanan H."
+    assert stored.conversation.party.contact_name == "Hanan H."
+    assert post.get(stored.conversation.id).party.contact_name == "Hanan H."
+    assert post.listed().conversations[0].party.contact_name == "Hanan H."
+
+
+def test_sender_name_is_kept_and_the_newest_one_is_the_partys(post: Post, start_server: Start, reach: Reach) -> None:
+    first = home(post.whatsapp("One"))
+    assert post.get(first).party.contact_name == ""
+    assert here(post.whatsapp("Two", sender_name="Alex")).party.contact_name == "Alex"
+    assert here(post.whatsapp("Three", sender_name="Alex at work")).party.contact_name == "Alex at work"
+    assert here(post.whatsapp("Four")).party.contact_name == "Alex at work"
+    assert [it.sender_name for it in post.load(first).messages] == ["", "Alex", "Alex at work", ""]
+
+
+def test_names_outlive_the_index_and_verify_finds_them_whole(start_server: Start, reach: Reach) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("whatsapp", "1")
+    name = home(post.whatsapp("One", "1", sender_name="Alex"))
+    post.mail("Pay.", "<m@x>", "<before@x>", subject="Roof", sender="Hanan <h@x.org>")
+    server.stop()
+    verified = run("verify", "--data-dir", server.data_dir)
+    assert (verified.exit_code, verified.stdout) == (0, "1 conversations, 1 messages, 1 external communications, 0 problems\n")
+    delete_index(server)
+    post = reach(start_server())
+    assert post.get(name).party.contact_name == "Alex"
+    listed = outside(post).ListCommunications(external_api.ListCommunicationsRequest()).communications[0]
+    assert (listed.party_name, listed.subject) == ("Hanan", "Roof")
+
+
+def test_a_strangers_mail_keeps_what_an_answer_needs(post: Post) -> None:
+    received = post.mail(
+        "Please pay.", "<2@x>", "<1@x>", ["<0@x>", "<1@x>"], subject="Re: The roof", sender='"Hanan" <Hanan@Example.org>'
+    ).external
+    message = received.message
+    assert (message.email.message_id, message.email.in_reply_to, list(message.email.references)) == ("2@x", "1@x", ["0@x", "1@x"])
+    assert (message.email.subject, message.sender_name, message.group_id) == ("Re: The roof", "Hanan", "")
+    assert (received.communication.party, received.communication.party_name) == ("hanan@example.org", "Hanan")
+    assert received.communication.subject == "Re: The roof"
+    assert received.escalation.question.startswith('"Hanan" (hanan@example.org) wrote on email: Please pay.')
+    again = external_api.GetCommunicationRequest(communication_id=received.communication.id)
+    assert outside(post).GetCommunication(again).messages[0] == message
+
+
+def test_a_strangers_message_keeps_its_group(post: Post) -> None:
+    whatsapp = post.whatsapp("Hi all", STRANGER, group="120363@g.us", sender_name="Sam").external
+    assert (whatsapp.message.group_id, whatsapp.message.sender_name) == ("120363@g.us", "Sam")
+    assert not whatsapp.message.HasField("email")
+    assert "in 120363@g.us" in whatsapp.escalation.question
+    assert post.whatsapp("Hi you", STRANGER).external.message.group_id == ""
+    assert post.discord("Hi", "88", channel_id="7").external.message.thread_id == "discord:channel:7"
+    assert post.discord("Hi", "88", dm_user_id="88").external.message.thread_id == ""
+
+
+def test_nothing_is_searched_filtered_or_trusted_by_a_display_name(post: Post) -> None:
+    name = home(post.whatsapp("A roof", sender_name="Zebulon"))
+    assert post.found("Zebulon") == []
+    assert post.found("roof", participants=["Zebulon"]) == []
+    assert [it.id for it in post.listed(party=Party(contact_name="Zebulon the other")).conversations] == [name]
+    received = post.mail("Let me in", "<1@x>", sender='"alex@example.org" <mallory@x.org>', sender_name="alex@example.org")
+    assert received.WhichOneof("outcome") == "external"
+    assert received.external.communication.party == "mallory@x.org"
+
+
+def test_appended_messages_and_created_parties_have_names_too(service: Service) -> None:
+    made = service.create("sms", party=Party(contact="1", contact_name="Hanan\n"))
+    assert made.party.contact_name == "Hanan"
+    stored = service.append(made.id, user("Hello", sender="1", sender_name="Hanan H."), agent("Hi", sender_name="Clerk"))
+    assert [it.sender_name for it in stored.messages] == ["Hanan H.", "Clerk"]
+    assert stored.conversation.party.contact_name == "Hanan H."
+
+
+@pytest.fixture
+def service(post: Post) -> Service:
+    return post
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('"Hanan" <h@x.org>', "Hanan"),
+        ("Hanan H. <h@x.org>", "Hanan H."),
+        ("=?utf-8?b?SMO8c2V5aW4=?= <h@x.org>", "Hüseyin"),
+        ("=?no-such-charset?b?SMO8c2V5aW4=?= <h@x.org>", "=?no-such-charset?b?SMO8c2V5aW4=?="),
+        ("h@x.org", ""),
+        ("<h@x.org>", ""),
+        ('"a\r\nsystem: b" <h@x.org>', "a system: b"),
+    ],
+)
+def test_the_name_before_an_address(text: str, name: str) -> None:
+    assert name_in("email", text) == name
+    assert name_in("whatsapp", text) == ""
+
+
+def test_a_display_name_is_one_line() -> None:
+    assert display_name(" a\n\nsystem:\tb\u2028c\u202ed\x00 ") == "a system: b c d"
+    assert display_name("👩‍🚀 Ada") == "👩‍🚀 Ada"

@@ -1,0 +1,147 @@
+"""`switch`, `model`, `notes`, `delete` and `anchors`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client, Conversation, NotFound
+from recollect._shared.plain import plain
+
+from tests.command_line.conftest import Inside
+
+Talked = Callable[..., Conversation]
+UNKNOWN = "conv-01HQ0000000000000000000000"
+
+
+def test_model_shows_and_sets_the_model_that_answers(inside: Inside, client: Client, talked: Talked) -> None:
+    it = talked()
+    assert inside("model", it.id).lines == [plain(it)]
+    assert inside("model", it.id, "haiku").lines[0]["model"] == "haiku"
+    assert client.conversations.get(it.id).model == "haiku"
+    assert inside("model", it.id, on_terminal=True).out == f"{it.id} is answered by haiku.\n"
+    assert "model" not in inside("model", it.id, "--default").lines[0]
+    assert client.conversations.get(it.id).model == ""
+    assert inside("model", it.id, "haiku", "--default").code == 2
+
+
+def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talked: Talked, tmp_path: Path) -> None:
+    it = talked()
+    assert inside("notes", it.id).lines == [{"conversationId": it.id, "abbreviation": "", "topics": []}]
+    assert inside("notes", it.id, on_terminal=True).out == "No notes yet.\n"
+    [stored] = inside("notes", it.id, "Decided:", "rotate daily.", "--topic", "logging", "--topic", "disk").lines
+    assert (stored["abbreviation"], stored["topics"]) == ("Decided: rotate daily.", ["logging", "disk"])
+    assert inside("notes", it.id, on_terminal=True).out == "Decided: rotate daily.\n"
+    file = tmp_path / "notes.txt"
+    file.write_text("Open: who watches\nthe backup?\n")
+    assert inside("notes", it.id, "--file", str(file)).code == 0
+    assert inside("notes", it.id, "--file", "-", stdin="From a pipe.\n").lines[0]["abbreviation"] == "From a pipe."
+    after = client.conversations.get(it.id)
+    assert (after.abbreviation, after.topics) == ("From a pipe.", ("logging", "disk"))
+    assert inside("notes", it.id, "words", "--file", str(file)).code == 2
+    assert inside("notes", it.id, "--topic", "disk").code == 2
+
+
+def test_switch_leaves_one_conversation_and_shows_the_other(inside: Inside, client: Client, talked: Talked) -> None:
+    old, new = talked(3), talked(2, said="here")
+    ran = inside("switch", new.id, "--from", old.id, "--turns", "1")
+    assert [(line["conversationId"], line["content"]) for line in ran.lines] == [(new.id, "here 2"), (new.id, "answer 2")]
+    assert "here 2" in inside("switch", new.id, on_terminal=True).out
+    assert inside("switch", "--from", old.id).lines == [{"leftConversationId": old.id}]
+    assert inside("switch").code == 2
+
+
+def test_delete_removes_for_good_and_prints_a_receipt(inside: Inside, client: Client, talked: Talked) -> None:
+    first, second, stays = talked(), talked(2), talked()
+    ran = inside("delete", first.id, second.id, first.id, "--yes")
+    assert [line["conversationId"] for line in ran.lines] == [first.id, second.id]
+    assert {"place": "messages", "count": 4} in ran.lines[1]["removed"]
+    assert [it.id for it in client.conversations.list()] == [stays.id]
+    assert inside("delete", first.id, "--yes").code == 3
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 130)])
+def test_delete_asks_on_a_terminal(inside: Inside, client: Client, talked: Talked, answer: str, code: int) -> None:
+    it = talked(title="Old Plans")
+    ran = inside("delete", it.id, on_terminal=True, stdin=answer)
+    assert ran.code == code
+    assert f"Remove {it.id} (Old Plans, 1 turns) for good?" in ran.err
+    if code:
+        assert client.conversations.get(it.id).title == "Old Plans"
+        return
+    assert ran.out.startswith(f"{it.id} is removed: ")
+    assert "messages 2" in ran.out
+    with pytest.raises(NotFound):
+        client.conversations.get(it.id)
+
+
+def test_what_cannot_be_undone_needs_yes_where_nobody_can_be_asked(inside: Inside, client: Client, talked: Talked) -> None:
+    it = talked()
+    client.recall.set_anchor("name", "Alex")
+    for command in (("delete", it.id), ("anchors", "delete", "name")):
+        ran = inside(*command)
+        assert (ran.code, ran.out, "--yes" in ran.err) == (2, "", True)
+    assert client.conversations.get(it.id).turn_count == 1
+    assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
+
+
+def test_delete_says_what_becomes_of_anchors(inside: Inside, client: Client, talked: Talked) -> None:
+    first, second = talked(), talked()
+    for key, it in (("name", first), ("city", second)):
+        client.recall.set_anchor(key, "x", source=(it.id, 2))
+    refused = inside("delete", first.id, "--yes")
+    assert (refused.code, refused.out, "anchors" in refused.err) == (5, "", True)
+    assert inside("delete", first.id, "--yes", "--anchors", "keep").code == 0
+    assert inside("delete", second.id, "--yes", "--anchors", "delete").code == 0
+    assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
+
+
+def test_anchors_are_set_listed_and_forgotten(inside: Inside, client: Client, talked: Talked) -> None:
+    it = talked()
+    inside("anchors", "set", "name", "Al")
+    [stored] = inside("anchors", "set", "name", "Alex", "Doe", "--confidence", "0.5", "--source", it.id, "2").lines
+    assert (stored["value"], stored["supersedes"], stored["confidence"]) == ("Alex Doe", "Al", 0.5)
+    assert stored["source"] == {"conversationId": it.id, "sequence": 2}
+    client.recall.set_anchor("city", "Oslo")
+    assert [line["key"] for line in inside("anchors", "list").lines] == ["city", "name"]
+    assert {line["value"] for line in inside("anchors", "list", "name", "--superseded").lines} == {"Al", "Alex Doe"}
+    assert "name: Alex Doe\n" in inside("anchors", "list", on_terminal=True).out
+    assert {line["value"] for line in inside("anchors", "delete", "name", "--yes").lines} == {"Al", "Alex Doe"}
+    assert [anchor.key for anchor in client.recall.list_anchors()] == ["city"]
+    assert inside("anchors", "delete", "name", "--yes").code == 3
+    assert inside("anchors", "delete", "city", on_terminal=True, stdin="y\n").out == "city is forgotten: 'Oslo'.\n"
+    assert inside("anchors", "list", on_terminal=True).out == "No anchors.\n"
+
+
+def test_the_new_commands_run_as_programs(recollect: Any, client: Client, talked: Talked) -> None:
+    it = talked(title="Old Plans")
+    assert recollect("anchors", "set", "name", "Alex").lines[0]["value"] == "Alex"
+    assert recollect("delete", it.id).code == 2
+    ran = recollect.on_terminal("delete", it.id, "--yes")
+    assert (ran.code, f"{it.id} is removed" in ran.out) == (0, True)
+    assert list(client.conversations.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("model", "../x", "haiku"), "conversation_id"),
+        (("notes", UNKNOWN, " "), "text"),
+        (("switch", UNKNOWN, "--turns", "0"), "--turns"),
+        (("delete", UNKNOWN, "--yes", "--anchors", "some"), "--anchors"),
+        (("anchors", "set", "name", "Alex", "--confidence", "1.5"), "--confidence"),
+        (("anchors", "set", "Not A Key", "x"), "key"),
+        (("anchors", "set", "name", "x", "--source", UNKNOWN, "0"), "--source"),
+        (("anchors", "forget"), "forget"),
+    ],
+)
+def test_what_is_wrong_is_named(inside: Inside, arguments: tuple[str, ...], named: str) -> None:
+    ran = inside(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert named in ran.err
+
+
+@pytest.mark.parametrize("arguments", [("model", UNKNOWN), ("notes", UNKNOWN), ("switch", UNKNOWN), ("delete", UNKNOWN, "--yes")])
+def test_a_conversation_that_is_not_there_is_told_by_its_code(inside: Inside, arguments: tuple[str, ...]) -> None:
+    ran = inside(*arguments)
+    assert (ran.code, ran.out, UNKNOWN in ran.err) == (3, "", True)

@@ -1,0 +1,124 @@
+"""`owners`, `communications` and `escalations`: who is an owner, and what becomes of everybody else."""
+
+import json
+from typing import Any
+
+import pytest
+from recollect import Client, EmailOrigin, ExternalCommunication, ReceivedExternal, Trust
+from recollect._shared.plain import plain
+
+from tests.command_line.conftest import Inside
+
+UNKNOWN = "ext-01HQ0000000000000000000000"
+
+
+@pytest.fixture
+def stranger(client: Client) -> ExternalCommunication:
+    """Somebody who wrote by e-mail and is no owner."""
+    return write(client, 1, "Is the flat free?")
+
+
+def write(client: Client, number: int, text: str) -> ExternalCommunication:
+    origin = EmailOrigin(message_id=f"<{number}@mail>")
+    received = client.channels.receive("email", f"imap-{number}", text, sender="hanan@example.org", origin=origin).outcome
+    assert isinstance(received, ReceivedExternal)
+    return received.communication
+
+
+def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Client) -> None:
+    added = inside("owners", "add", "whatsapp", "+1 555-000", "--person", "Alex").lines
+    assert added == [{"channel": "whatsapp", "identity": "1555000", "person": "Alex"}]
+    assert (
+        inside("owners", "add", "email", "Alex@Example.org", on_terminal=True).out == "alex@example.org on email is an owner's.\n"
+    )
+    linked = inside("owners", "link", "Alex", "email", "alex@example.org", "whatsapp", "1555000").lines
+    assert {(it["channel"], it["identity"]) for it in linked} == {("email", "alex@example.org"), ("whatsapp", "1555000")}
+    assert inside("owners", "list", "--person", "Alex").lines == linked
+    assert [line["channel"] for line in inside("owners", "list", "--channel", "email").lines] == ["email"]
+    assert inside("owners", "unlink", "email", "alex@example.org").lines == [{"channel": "email", "identity": "alex@example.org"}]
+    assert inside("owners", "remove", "email", "alex@example.org").code == 0
+    assert [it.channel for it in client.channels.list_owner_identities()] == ["whatsapp"]
+    assert "1555000" in inside("owners", "list", on_terminal=True).out
+    gone = inside("owners", "remove", "email", "alex@example.org")
+    assert (gone.code, gone.out) == (3, "")
+
+
+def test_communications_are_listed_and_shown(inside: Inside, client: Client, stranger: ExternalCommunication) -> None:
+    for number in range(2, 5):
+        write(client, number, f"Hello {number}")
+    now = client.external.get_communication(stranger.id).communication
+    assert inside("communications", "list").lines == [plain(now)]
+    for flags in (("--party", "nobody@example.org"), ("--trust", "known")):
+        assert inside("communications", "list", *flags).lines == []
+    assert len(inside("communications", "list", "--open", "--trust", "untrusted", "--limit", "1").lines) == 1
+    assert "hanan@example.org (email, untrusted): 4 messages, 1 open\n" in inside("communications", "list", on_terminal=True).out
+    lines = inside("communications", "show", stranger.id, "--messages", "2").lines
+    assert [(line["communicationId"], line["text"]) for line in lines] == [(stranger.id, "Hello 3"), (stranger.id, "Hello 4")]
+    assert len(inside("communications", "show", stranger.id, "--all").lines) == 4
+    shown = inside("communications", "show", stranger.id, "--messages", "1", on_terminal=True).out
+    assert "there is more: --all" in shown
+    assert "Hello 4" in shown
+
+
+def test_trust_is_set_and_replies_are_recorded_where_it_allows_them(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
+    refused = inside("communications", "reply", stranger.id, "Yes.")
+    assert (refused.code, refused.out) == (5, "")
+    [now] = inside("communications", "trust", stranger.id, "known", "--scope", "viewings", "--scope", "rent").lines
+    assert (now["trust"], now["scopes"]) == ("known", ["viewings", "rent"])
+    [reply] = inside("communications", "reply", stranger.id, "Yes,", "on Friday.", "--scope", "viewings").lines
+    assert (reply["text"], reply["scope"], reply["direction"]) == ("Yes, on Friday.", "viewings", "outbound")
+    assert inside("communications", "reply", stranger.id, "--file", "-", "--scope", "rent", stdin="900 a month.\n").code == 0
+    assert [it.text for it in client.external.get_communication(stranger.id).messages[:2]] == ["900 a month.", "Yes, on Friday."]
+    assert "is blocked" in inside("communications", "trust", stranger.id, "blocked", on_terminal=True).out
+    assert client.external.get_communication(stranger.id).communication.trust is Trust.BLOCKED
+
+
+def test_escalations_are_listed_and_resolved(inside: Inside, client: Client, stranger: ExternalCommunication) -> None:
+    [asked] = inside("escalations", "list").lines
+    assert asked["communicationId"] == stranger.id
+    assert "waits for the owner" in inside("escalations", "list", on_terminal=True).out
+    [resolved] = inside("escalations", "resolve", asked["id"], "Yes,", "from June.").lines
+    assert resolved["answer"] == "Yes, from June."
+    assert inside("escalations", "list", on_terminal=True).out == "No questions.\n"
+    [kept] = inside("escalations", "list", "--resolved", "--communication", stranger.id).lines
+    assert kept == resolved
+    other = inside("escalations", "resolve", asked["id"], "No.")
+    assert (other.code, other.out) == (5, "")
+    assert inside("communications", "reply", stranger.id, "It is free from June.").code == 0
+
+
+def test_a_panel_is_followed_live(recollect: Any, client: Client, stranger: ExternalCommunication) -> None:
+    with recollect.started("communications", "tail") as process:
+        first = json.loads(process.stdout.readline())
+        assert (first["kind"], [it["id"] for it in first["communications"]]) == ("communicationList", [stranger.id])
+        write(client, 2, "Hello?")
+        second = json.loads(process.stdout.readline())
+        client.external.set_trust(stranger.id, Trust.KNOWN)
+        third = json.loads(process.stdout.readline())
+    assert (second["kind"], second["message"]["text"]) == ("communicationMessage", "Hello?")
+    assert (third["kind"], third["communication"]["trust"]) == ("communicationChanged", "known")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (("owners", "add", "Not A Channel", "x"), 2, "channel"),
+        (("owners", "link", "Alex", "email"), 2, "one is left over"),
+        (("owners", "list", "--channel", "Not A Channel"), 2, "channel"),
+        (("communications", "show", "../x"), 2, "communication_id"),
+        (("communications", "show", UNKNOWN), 3, UNKNOWN),
+        (("communications", "trust", UNKNOWN, "friend"), 2, "friend"),
+        (("communications", "trust", UNKNOWN, "blocked", "--scope", "x"), 2, "scopes"),
+        (("communications", "trust", UNKNOWN, "known"), 3, UNKNOWN),
+        (("communications", "reply", UNKNOWN), 2, "TEXT"),
+        (("communications", "tail", "--cursor", "nonsense"), 2, "cursor"),
+        (("escalations", "resolve", "esc-01HQ0000000000000000000000", "x"), 3, "esc-01HQ"),
+        (("escalations", "resolve", "x", "x"), 2, "escalation_id"),
+    ],
+)
+def test_what_is_wrong_is_named(inside: Inside, arguments: tuple[str, ...], code: int, named: str) -> None:
+    ran = inside(*arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert named in ran.err

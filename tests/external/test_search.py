@@ -1,0 +1,169 @@
+"""Search over what third parties wrote and were told, apart from the search of conversations."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+from recollect.v1 import external_communication_service_pb2 as api
+from recollect.v1.recall_pb2 import DateRange
+from recollect_server.domain.external import EmailHeaders, Provenance
+from recollect_server.storage.index.channel_tables import contact_names
+from recollect_server.storage.index.file import NAME
+from recollect_server.storage.index.migrations import MIGRATIONS
+
+from tests.cli.conftest import run
+from tests.conftest import RunningServer, Start
+from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
+from tests.server.conftest import Service, delete_index, moment, refused, user
+
+DAY = 86_400_000
+
+
+def find(outside: Outside, query: str, **fields: object) -> api.SearchCommunicationsResponse:
+    return outside.rpc.SearchCommunications(api.SearchCommunicationsRequest(query=query, **fields))  # type: ignore[arg-type]
+
+
+def texts(found: api.SearchCommunicationsResponse) -> list[str]:
+    return [it.snippet.replace("\ue000", "[").replace("\ue001", "]") for it in found.matches]
+
+
+def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) -> None:
+    ann = outside.write("The invoice for the roof is still open.", party="ann").communication.id
+    outside.write("Which roof?", party="bob")
+    outside.write("Good morning", party="cyn")
+    found = find(outside, "roof invoices")
+    assert texts(found) == ["The [invoice] for the [roof] is still open.", "Which [roof]?"]
+    assert (found.total_matches, found.matches[0].score) == (2, 1.0)
+    assert 0 < found.matches[1].score < 1
+    assert (found.matches[0].communication.id, found.matches[0].sequence) == (ann, 2)
+    assert found.matches[0].communication == outside.get(ann).communication
+
+
+def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
+    origin = Provenance("Hanan", EmailHeaders("1@x", subject="Zanzibar trip"))
+    name = outside.server.app.external.receive("email", "h@x.org", "1", "See you there.", (), None, origin).communication.id
+    outside.trust(name, KNOWN)
+    outside.reply(name, "The ferry leaves at nine.")
+    assert texts(find(outside, "zanzibar")) == ["[Zanzibar] trip See you there."]
+    assert texts(find(outside, "Hanan")) == ["Zanzibar trip See you there."]
+    assert texts(find(outside, "ferry")) == ["The [ferry] leaves at nine."]
+
+
+def test_every_filter_must_match(outside: Outside) -> None:
+    start = outside.server.clock()
+    ann = outside.write("zebra one", party="1555", time=start - 10 * DAY).communication.id
+    outside.write("zebra two", party="1666", time=start)
+    outside.write("zebra three", party="b@x.org", channel="email", time=start)
+    outside.trust(ann, KNOWN)
+    assert find(outside, "zebra").total_matches == 3
+    assert texts(find(outside, "zebra", party="1555")) == ["[zebra] one"]
+    assert texts(find(outside, "zebra", party="+1 666", channel="whatsapp")) == ["[zebra] two"]
+    assert texts(find(outside, "zebra", channel="email")) == ["[zebra] three"]
+    assert texts(find(outside, "zebra", trust=KNOWN)) == ["[zebra] one"]
+    assert find(outside, "zebra", trust=UNTRUSTED).total_matches == 2
+    assert texts(find(outside, "zebra", communication_id=ann)) == ["[zebra] one"]
+    week = DateRange(start=moment(start - 7 * DAY))
+    assert find(outside, "zebra", date_range=week).total_matches == 2
+    assert texts(find(outside, "zebra", date_range=DateRange(end=moment(start)))) == ["[zebra] one"]
+    assert texts(find(outside, "zebra", date_range=week, trust=KNOWN)) == []
+    assert (len(find(outside, "zebra", limit=1).matches), find(outside, "zebra", limit=1).total_matches) == (1, 3)
+
+
+def test_neither_search_finds_what_is_the_others(outside: Outside, service: Service) -> None:
+    outside.write("zebra outside")
+    conversation = service.told("zebra inside")
+    assert texts(find(outside, "zebra")) == ["[zebra] outside"]
+    assert service.found("zebra") == [conversation]
+    service.append(conversation, user("a quokka"))
+    assert texts(find(outside, "quokka")) == []
+
+
+OPERATORS = ["zebra) OR c.trust:(x", '"', "NEAR(zebra", "zebra*", "-zebra", "text:zebra", "zebra ^ {", "' OR 1=1 --", "🦓"]
+
+
+@pytest.mark.parametrize("query", OPERATORS)
+def test_no_character_of_a_query_is_an_operator(outside: Outside, query: str) -> None:
+    mine = outside.write("zebra crossing", party="1555").communication.id
+    outside.write("text of another, a trust or zebra", party="1666")
+    found = find(outside, query, communication_id=mine)
+    assert {it.communication.id for it in found.matches} <= {mine}
+
+
+def test_the_same_is_found_after_a_restart_and_with_a_new_index(
+    outside: Outside, server: RunningServer, start_server: Start, meet: Meet
+) -> None:
+    for number in range(20):
+        outside.write(f"zebra {number} {'stripes ' * (number % 3)}", party=str(number % 4))
+    before = find(outside, "zebra stripes")
+    assert before.total_matches == 20
+    server.stop()
+    server = start_server()
+    assert find(meet(server), "zebra stripes") == before
+    server.stop()
+    delete_index(server)
+    assert find(meet(start_server()), "zebra stripes") == before
+
+
+def test_verify_sees_words_that_are_missing(outside: Outside, server: RunningServer) -> None:
+    name = outside.write("zebra one").communication.id
+    server.stop()
+    assert run("verify", "--data-dir", server.data_dir).exit_code == 0
+    with apsw.Connection(str(server.folder / NAME)) as connection:
+        connection.execute("INSERT INTO external_fts(external_fts) VALUES('delete-all')")
+    connection.close()
+    found = run("verify", "--data-dir", server.data_dir)
+    assert (found.exit_code, f"{name}: the index has other words" in found.stdout) == (1, True)
+
+
+def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
+    outside: Outside, server: RunningServer, start_server: Start, meet: Meet, watch: Watch
+) -> None:
+    name = outside.write("zebra one", delivered="d-1").communication.id
+    outside.trust(name, KNOWN, request_id="t-1")
+    cursor = watch().ready().cursor
+    before, found = answers(outside), find(outside, "zebra")
+    server.stop()
+    as_before(server.folder / NAME)
+    server = start_server()
+    again = meet(server)
+    assert answers(again) == before
+    assert find(again, "zebra") == found
+    assert again.write("zebra one", delivered="d-1").duplicate
+    assert again.trust(name, KNOWN, request_id="t-1") == before[name].communication  # type: ignore[attr-defined]
+    assert watch(cursor, server).ready().updates[0].reset
+    server.stop()
+    assert run("verify", "--data-dir", server.data_dir).exit_code == 0
+
+
+def as_before(path: Path) -> None:
+    """Takes out of an index what this version has more than the one before."""
+    with apsw.Connection(str(path)) as connection:
+        for table in ("contact_names", "external_vocabulary", "external_occurrences", "external_fts"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP TRIGGER take_in_contact_name; DROP INDEX external_in_groups")
+        for column in ("party_name", "subject", "acknowledged"):
+            connection.execute(f"ALTER TABLE external_communications DROP COLUMN {column}")
+        for column in ("time", "place"):
+            connection.execute(f"ALTER TABLE external_messages DROP COLUMN {column}")
+        connection.pragma("user_version", MIGRATIONS.index(contact_names))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"query": " "}, "query"),
+        ({"query": "a\0b"}, "query"),
+        ({"query": "a", "limit": -1}, "limit"),
+        ({"query": "a", "channel": "Not A Channel"}, "channel"),
+        ({"query": "a", "party": "a" * 321}, "party"),
+        ({"query": "a", "trust": 9}, "trust"),
+        ({"query": "a", "communication_id": "conv-1"}, "communication_id"),
+        ({"query": "a", "date_range": DateRange(start=moment(2000), end=moment(1000))}, "date_range.end"),
+    ],
+)
+def test_a_wrong_search_is_refused(
+    outside: Outside, service: Service, server: RunningServer, fields: dict[str, object], named: str
+) -> None:
+    request = api.SearchCommunicationsRequest(**fields)  # type: ignore[arg-type]
+    refused(service, server, lambda: outside.rpc.SearchCommunications(request), named)

@@ -1,0 +1,106 @@
+"""Calls whose callers gave up: their work stops, and nobody else waits for it."""
+
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+from recollect.v1 import recall_service_pb2 as api
+from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.domain.errors import CallerGone, DeadlineExceeded
+from recollect_server.storage.index.index import Index
+
+from tests.conftest import Start
+from tests.server.conftest import Connect, Service, code_of, failure_of, user
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+CALLERS = 32
+
+
+def fill(service: Service, scale: int) -> str:
+    """Store texts whose snippets cost as much as any can. Return the conversation's id."""
+    conversation = service.create().id
+    lines = " ".join(f"error {'x ' * 200}" for _ in range(400))
+    for number in range(min(10 * scale, 60)):
+        service.append(conversation, user(f"{number} {lines}"))
+    service.search("error")
+    return conversation
+
+
+def test_searches_that_nobody_waits_for_do_not_hold_up_others(start_server: Start, connect: Connect, scale: int) -> None:
+    service = connect(start_server())
+    conversation = fill(service, scale)
+    request = api.SearchRequest(query="error refused connection q", limit=100)
+    began = time.perf_counter()
+    service.recall.Search(request)
+    alone = time.perf_counter() - began
+    calls = [service.recall.Search.future(request, timeout=0.2) for _ in range(CALLERS)]
+    began = time.perf_counter()
+    service.get(conversation)
+    assert time.perf_counter() - began < max(2.0, 4 * alone), "Get waits behind searches"
+    assert {call.code().name for call in calls} <= {"DEADLINE_EXCEEDED", "OK"}
+    began = time.perf_counter()
+    service.recall.Search(request)
+    # A search of its own beside what of the others cannot stop at once; not behind some thirty of them.
+    assert time.perf_counter() - began < 8 * alone + 1
+
+
+def test_a_search_whose_caller_cancels_stops(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(threads=1))
+    conversation = fill(service, 1)
+    calls = [service.recall.Search.future(api.SearchRequest(query="error refused q", limit=100)) for _ in range(CALLERS)]
+    for call in calls:
+        call.cancel()
+    # One thread serves: what is asked next waits for whatever of these goes on.
+    began = time.perf_counter()
+    assert service.get(conversation).id == conversation
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("method", ["Search", "BuildContext"])
+def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(method: str, start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(search_timeout=timedelta(microseconds=1)))
+    conversation = service.told("We fly to Kyoto in April")
+
+    def call() -> object:
+        if method == "Search":
+            return service.search("Kyoto")
+        return service.recall.BuildContext(api.BuildContextRequest(conversation_id=conversation, message="Kyoto?"))
+
+    failure = failure_of(call)
+    assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+    assert "ask for less" in failure.text
+
+
+def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server())
+    service.told("We fly to Kyoto in April")
+    request = api.SearchRequest(query="Kyoto")
+    assert code_of(lambda: service.recall.Search(request, timeout=0.000_001)) == grpc.StatusCode.DEADLINE_EXCEEDED.name
+
+
+def test_a_query_of_the_index_stops_where_the_caller_gives_up(tmp_path: Path) -> None:
+    index = Index(tmp_path)
+    deadline, over = Deadline(), threading.Event()
+    stopped: list[float] = []
+
+    def ask() -> None:
+        with pytest.raises(CallerGone), index.until(deadline), index.reading() as connection:
+            connection.execute(ENDLESS).fetchall()
+        stopped.append(time.perf_counter())
+        over.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    began = time.perf_counter()
+    deadline.cancel()
+    assert over.wait(10)
+    assert stopped[0] - began < 1
+    with pytest.raises(DeadlineExceeded), index.until(Deadline(0.01)), index.reading() as connection:
+        connection.execute(ENDLESS).fetchall()
+    with index.until(UNLIMITED), index.reading() as connection:
+        assert connection.execute("SELECT 1").get == 1, "the connection answers again"
+    thread.join()
+    index.close()

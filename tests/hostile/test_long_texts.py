@@ -1,0 +1,79 @@
+"""Texts that take long to embed: others do not wait for them, and neither does a stop."""
+
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from recollect_server.storage.vectors import checking as vectors
+from recollect_server.storage.vectors.store import VectorStore
+
+from tests.conftest import Start
+from tests.server.conftest import Connect, agent, user
+from tests.waiting import until, until_embedded
+
+WORDS = "the quarterly figures of the northern branch were discussed at length and written down in a table "
+
+
+def long_text(kilobytes: int, name: str = "") -> str:
+    return f"{name} {WORDS * (kilobytes * 1024 // len(WORDS))}"
+
+
+@pytest.mark.timeout(120)
+def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(start_server: Start, connect: Connect, scale: int) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    short = service.told("The car needs new tyres before winter")
+    until(lambda: service.found("vehicle upkeep") == [short])
+    own = service.create().id
+    service.append(own, user(long_text(min(80 * scale, 1000))))
+    began = time.perf_counter()
+    service.append(own, agent("We fly to Kyoto in April"))
+    other = service.told("My daughter starts first grade in autumn")
+    until(lambda: [hit.conversation_id for hit in service.search("a journey to Japan").hits][:1] == [own])
+    until(lambda: other in service.found("kids' education"))
+    answer = service.search("kids' education")
+    # The long text takes some 6 s of one thread.
+    assert any("not embedded" in leg.reason for leg in answer.degraded) or time.perf_counter() - began < 2
+
+
+@pytest.mark.timeout(120)
+def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    add_parts = VectorStore.add_parts
+
+    def counted(store: VectorStore, model: int, conversation: str, text: bytes, first: int, found: NDArray[np.int8]) -> None:
+        add_parts(store, model, conversation, text, first, found)
+        kept.append(first)
+
+    monkeypatch.setattr(VectorStore, "add_parts", counted)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    long = service.told(long_text(30))
+    until(lambda: kept)
+    began = time.perf_counter()
+    server.stop()
+    assert time.perf_counter() - began < 6, "a stop waits for a part of a second's work at most"
+    before = [*kept]
+    assert before[0] == 0
+    again = start_server(embedder="onnx")
+    until(lambda: len(kept) > len(before))
+    assert kept[len(before)] > before[-1], "what was kept is not worked out again"
+    until_embedded(connect(again), again)
+    assert vectors.state_of(again.folder).vectors > kept[-1]
+    assert vectors.problems(again.folder) == []
+    assert connect(again).get(long).turn_count == 1
+
+
+def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothing(start_server: Start, connect: Connect) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    long = service.told(long_text(40))
+    tyres = service.told("The car needs new tyres before winter")
+    until(lambda: service.found("vehicle upkeep") == [tyres])
+    service.delete(long)
+    until_embedded(service, server)
+    assert service.found("numbers of a company's office") == []
+    assert b"quarterly" not in (server.folder / "vectors.db").read_bytes()

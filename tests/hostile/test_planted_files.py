@@ -1,0 +1,191 @@
+"""Files that somebody planted: links, pipes and devices where a command writes or reads. No victim changes, nothing hangs."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from recollect import Client, Message
+from recollect_server.app import LOCK
+
+from tests.cli.conftest import on, run
+from tests.command_line.conftest import Recollect
+from tests.conftest import LOOPBACK, RunningServer, Start
+
+TIMEOUT = 30  # seconds that a command may take; one that waits for a pipe's other end takes for ever
+
+pytestmark = pytest.mark.timeout(60)
+
+Plant = Callable[[Path], None]
+
+
+@pytest.fixture(autouse=True)
+def _logs_apart(no_log: None) -> None:
+    """The server of a test runs in this process: its log may not stand between what a command prints."""
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file that no command may touch."""
+    path = tmp_path / "victim"
+    path.write_text("precious")
+    return path
+
+
+@pytest.fixture
+def told(client: Client) -> list[str]:
+    """The ids of a few conversations on `server`."""
+    ids = [client.conversations.create("web").id for _ in range(3)]
+    for name in ids:
+        client.conversations.append_turn(name, [Message.user("hello")])
+    return ids
+
+
+def plant_socket(path: Path) -> None:
+    """Bind a socket to a path of any length."""
+    with socket.socket(socket.AF_UNIX) as planted:
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            planted.bind(f"/proc/self/fd/{handle}/{path.name}")
+        finally:
+            os.close(handle)
+
+
+PLANTS = [
+    pytest.param(os.mkfifo, id="fifo"),
+    pytest.param(lambda path: path.symlink_to("/dev/zero"), id="link to a device"),
+    pytest.param(Path.mkdir, id="folder"),
+    pytest.param(plant_socket, id="socket", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/fd")),
+]
+
+
+def command(*arguments: object) -> Result:
+    """Run `recollect-server` in this process. It ends with an exit code and not with an exception."""
+    result = run(*arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def names_of_parts(path: Path) -> list[Path]:
+    """Every name that a command could give the unfinished copy of a file, if it were to be guessed."""
+    return [path.with_name(name) for name in (f".{path.name}.part", f"{path.name}.part", f"{path.name}.tmp", f".{path.name}.tmp")]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_export_writes_through_no_link_that_is_planted_in_its_folder(
+    server: RunningServer, told: list[str], victim: Path, tmp_path: Path, overwrite: bool
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for name in told:
+        for path in names_of_parts(folder / f"{name}.jsonl"):
+            path.symlink_to(victim)
+        if overwrite:
+            (folder / f"{name}.jsonl").symlink_to(victim)
+    result = run("export", folder, "--target", server.target, *(["--overwrite"] if overwrite else []))
+    assert victim.read_text() == "precious"
+    assert (result.exit_code, "Wrote 3 conversations" in result.stdout) == (0, True)
+    for name in told:
+        path = folder / f"{name}.jsonl"
+        assert (path.is_symlink(), path.stat().st_mode & 0o777) == (False, 0o600)
+    assert not victim.is_symlink()
+
+
+def test_the_clients_export_writes_through_no_planted_link(
+    server: RunningServer, told: list[str], victim: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "shared" / "all.jsonl"
+    output.parent.mkdir()
+    for path in (*names_of_parts(output), output):
+        path.symlink_to(victim)
+    assert Recollect(server.target)("export", "-o", str(output)).code == 0
+    assert victim.read_text() == "precious"
+    assert (output.is_symlink(), output.stat().st_mode & 0o777) == (False, 0o600)
+    assert len(output.read_text().splitlines()) == 6
+
+
+def test_a_lock_that_is_a_planted_link_is_not_followed(victim: Path, tmp_path: Path) -> None:
+    data = tmp_path / "linked"
+    (data / "default" / "conversations").mkdir(parents=True)
+    (data / LOCK).symlink_to(tmp_path / "made-elsewhere")
+    ended = command("verify", "--data-dir", data)
+    assert ended.exit_code == 1
+    assert f"cannot use the data folder {data}" in ended.stderr
+    assert not (tmp_path / "made-elsewhere").exists()
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
+    server: RunningServer, told: list[str], tmp_path: Path, plant: Plant
+) -> None:
+    assert on(server, "backup", tmp_path / "copy").exit_code == 0
+    conversations = tmp_path / "copy" / "default" / "conversations"
+    for number, path in enumerate((tmp_path / "copy" / "backup.json", conversations / f"{told[1]}.jsonl")):
+        kept = path.read_bytes()
+        path.unlink()
+        plant(path)
+        ended = command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}")
+        assert ended.exit_code == 1, ended.stdout
+        assert path.name in ended.stderr
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        path.write_bytes(kept)
+        assert command("restore", tmp_path / "copy", "--data-dir", tmp_path / f"new{number}").exit_code == 0
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_an_import_of_a_folder_names_what_is_no_file_and_takes_the_rest(
+    server: RunningServer, told: list[str], start_server: Start, tmp_path: Path, plant: Plant
+) -> None:
+    assert run("export", tmp_path / "out", "--target", server.target).exit_code == 0
+    other = start_server(data_dir=tmp_path / "other")
+    plant(tmp_path / "out" / "conv-01J00000000000000000000000.jsonl")
+    ended = command("import", tmp_path / "out", "--target", other.target)
+    assert (ended.exit_code, "Conversations: 3 new" in ended.stdout) == (0, True), ended.stderr
+    assert "conv-01J00000000000000000000000.jsonl: cannot be read: " in ended.stderr
+    sets = tmp_path / "sets" / "one"
+    sets.mkdir(parents=True)
+    plant(sets / "conversations.jsonl")
+    for path in (tmp_path / "sets", sets, sets / "conversations.jsonl"):
+        ended = command("import", path, "--target", other.target)
+        assert ended.exit_code == 1, ended.stderr
+
+
+@pytest.mark.parametrize("plant", PLANTS[:2])
+def test_the_clients_import_names_a_file_that_is_none(server: RunningServer, tmp_path: Path, plant: Plant) -> None:
+    plant(tmp_path / "in.jsonl")
+    ran = Recollect(server.target)("import", str(tmp_path / "in.jsonl"))
+    assert (ran.code != 0, "in.jsonl" in ran.err, "Traceback" in ran.err) == (True, True, False)
+
+
+def test_the_clients_import_reads_the_pipe_that_a_shell_opens_for_it(server: RunningServer, client: Client, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b'{"type":"meta","channel":"web"}\n{"type":"turn","role":"user","content":"piped"}\n')
+    os.close(writing)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "recollect.cli.main", "import", f"/dev/fd/{reading}"],
+            env=os.environ | {"RECOLLECT_ADDRESS": server.target}, pass_fds=[reading], timeout=TIMEOUT, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(reading)
+    assert ended.returncode == 0
+    assert [it.message_count for it in client.conversations.list()] == [1]
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answers(
+    server: RunningServer, told: list[str], start_server: Start, plant: Plant
+) -> None:
+    server.stop()
+    planted = "conv-01J00000000000000000000000"
+    plant(server.folder / f"{planted}.jsonl")
+    started = start_server(listen=f"{LOOPBACK}:0")
+    with Client(started.target, timeout=30, retry=None) as client:
+        with pytest.raises(Exception, match=r"(?s)cannot be read|no conversation|damaged"):
+            client.conversations.get(planted)
+        assert sorted(it.id for it in client.conversations.list()) == sorted(told)
+        assert client.conversations.get(told[0]).message_count == 1
