@@ -79,7 +79,6 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     names = sorted(folder.sizes())
     done.problems += _anchors(folder, {name for name, _ in names})
     gone = forgotten_keys(folder)
-    others = _OtherRequests(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
