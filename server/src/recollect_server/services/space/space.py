@@ -297,9 +297,10 @@ class Space:
         return self._recent_request(request_id, conversation_id) if conversation_id else None
 
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
-        head = self.head(conversation_id)
-        path = self.folder.path(conversation_id)
-        known = self._recent_requests.find(path, conversation_id, request_id, head.size, head.lines)
+        if not self._recent_requests.has(conversation_id):
+            head = self.head(conversation_id)
+            self._recent_requests.read(self.folder.path(conversation_id), conversation_id, head.size, head.lines)
+        known = self._recent_requests.find(conversation_id, request_id)
         if known and not self.behind.has(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
         return known

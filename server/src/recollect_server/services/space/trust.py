@@ -64,53 +64,54 @@ class RecentRequests:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards `_requests`; nothing slow happens under it
-        self._requests: OrderedDict[str, OrderedDict[str, KnownRequest]] = OrderedDict()
+        self._requests: OrderedDict[str, OrderedDict[str, tuple[str, int, int]]] = OrderedDict()  # hash, first and last line by id
 
-    def find(self, path: Path, conversation_id: str, request_id: str, size: int, lines: int) -> KnownRequest | None:
-        """Return one of the last requests of a transcript of so many bytes and lines, or None, also if it cannot be read."""
-        requests = self._requests.get(conversation_id)
-        if requests is None:
-            try:
-                tail = _tail(path, size, lines)
-            except OSError as error:
-                log.warning("last_requests_not_read", conversation=conversation_id, reason=error.strerror)
-                return None
-            requests = self.begin(conversation_id, tail)
-        return requests.get(request_id)
+    def has(self, conversation_id: str) -> bool:
+        """Return whether a conversation's are kept."""
+        return conversation_id in self._requests
 
-    def begin(self, conversation_id: str, lines: list[Line]) -> OrderedDict[str, KnownRequest]:
-        """Keep the requests of a conversation's last lines from here on, and return them."""
-        requests: OrderedDict[str, KnownRequest] = OrderedDict()
-        _extend(requests, conversation_id, lines)
+    def read(self, path: Path, conversation_id: str, size: int, lines: int) -> None:
+        """Keep the last requests of a transcript of so many bytes and lines, unless it cannot be read."""
+        try:
+            self.begin(conversation_id, _tail(path, size, lines))
+        except OSError as error:
+            log.warning("last_requests_not_read", conversation=conversation_id, reason=error.strerror)
+
+    def begin(self, conversation_id: str, lines: list[Line]) -> None:
+        """Keep the requests of a conversation's last lines from here on."""
         with self._guard:
-            self._requests[conversation_id] = requests
+            self._requests[conversation_id] = OrderedDict()
             while len(self._requests) > _MOST:
                 self._requests.popitem(last=False)
-        return requests
+        self.follow(conversation_id, lines)
+
+    def find(self, conversation_id: str, request_id: str) -> KnownRequest | None:
+        """Return one of the requests that are kept of a conversation, or None."""
+        requests = self._requests.get(conversation_id)
+        if requests is None or request_id not in requests:
+            return None
+        value, first, last = requests[request_id]
+        return KnownRequest(request_id, value, conversation_id, first, last)
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:
         """Add the requests of lines that were appended. One look into a dictionary where none are kept."""
         requests = self._requests.get(conversation_id)
-        if requests is not None:
-            _extend(requests, conversation_id, lines)
+        if requests is None:
+            return
+        for line in lines:
+            if line.entry is None or not line.entry.stamp.request_id:
+                continue
+            stamp = line.entry.stamp
+            index, count = stamp.batch
+            if index == count:  # at the last line of a batch all of it is known, though its first line may lie before the tail
+                requests[stamp.request_id] = (stamp.request_hash, line.sequence - count + 1, line.sequence)
+        while len(requests) > _EACH:
+            requests.popitem(last=False)
 
     def forget(self, conversation_id: str) -> None:
         """The conversation's file changed or went."""
         with self._guard:
             self._requests.pop(conversation_id, None)
-
-
-def _extend(requests: OrderedDict[str, KnownRequest], conversation_id: str, lines: list[Line]) -> None:
-    for line in lines:
-        if line.entry is None or not line.entry.stamp.request_id:
-            continue
-        stamp = line.entry.stamp
-        index, count = stamp.batch
-        if index == count:  # at the last line of a batch all of it is known, though its first line may lie before the tail
-            first = line.sequence - count + 1
-            requests[stamp.request_id] = KnownRequest(stamp.request_id, stamp.request_hash, conversation_id, first, line.sequence)
-    while len(requests) > _EACH:
-        requests.popitem(last=False)
 
 
 def _tail(path: Path, size: int, lines: int) -> list[Line]:
