@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,28 @@ def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript:
     assert (result.tool_call_id, result.timestamp) == ("call-1", datetime(2024, 5, 1, 10, 0, 3, 1000, tzinfo=UTC))
     assert (answer.channel, answer.sender, answer.metadata) == ("cli", "Rex", {"a": [1]})
     assert answer.attachments[0].bytes_length == 7
+
+
+def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_turns(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
+    calls = (ToolCall("c1", "df", "{}"), ToolCall("c2", "df", "{}"))
+    late = Message(StoredRole.TOOL, "97%", START + 5000, turn_number=1, tool_call_id="c1")
+    path = write_transcript(
+        HOME,
+        RICH,
+        [user(1, "One", 1), agent(2, "Calls", 1, tool_calls=calls)],
+        [user(3, "Two", 2), agent(4, "2", 2)],
+        [late],
+        [agent(6, "1", 1)],
+        [replace(late, content="98%", tool_call_id="c2"), agent(7, "2 again", 2), user(8, "Three", 3)],
+    )
+    assert bring_in(path) == Counts(1, 0, 9, 0, 0)
+    assert bring_in(path) == Counts(0, 1, 0, 9, 0)
+    [conversation] = client.conversations.list()
+    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    said = [(1, "One"), (1, "Calls"), (1, "97%"), (1, "1"), (1, "98%"), (2, "Two"), (2, "2"), (2, "2 again"), (3, "Three")]
+    assert there == said
 
 
 def test_the_events_of_a_transcript_arrive_in_their_place_and_once(

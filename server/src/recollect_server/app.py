@@ -1,9 +1,13 @@
 """Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
+import resource
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +69,49 @@ LOCK = "recollect.lock"
 
 class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
+
+
+class OutOfMemory(CannotStart):
+    """The system gives this process less memory, or fewer threads, than a server needs."""
+
+
+NO_MEMORY = (
+    "there is not enough memory, or there may be no more threads: raise the limit (ulimit -v, ulimit -u), or lower --threads"
+)
+_OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
+_OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
+_USUAL_STACK = 8 << 20
+_ARENA_MAX = -8  # glibc's M_ARENA_MAX
+
+
+def _check_address_space(settings: Settings) -> None:
+    """See that a limited address space holds the stacks of all threads, now and not when calls need them. Raises OutOfMemory.
+
+    gRPC aborts the process, after some seconds and with a page of text, when it cannot start a thread.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    with suppress(AttributeError, OSError):
+        # glibc would take 64 MiB for each of many threads, and leave none for the stacks of others.
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
+    wanted = (settings.threads + settings.write_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    try:
+        mmap.mmap(-1, wanted).close()
+    except (OSError, OverflowError) as error:
+        raise OutOfMemory(
+            f"the limit of this process's memory leaves less than the {wanted >> 20} MiB of address space that a start takes:"
+            " raise it (ulimit -v), or lower --threads"
+        ) from error
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+    )
 
 
 def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
@@ -133,8 +180,10 @@ def start(
 ) -> App:
     """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running.
 
-    `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls.
+    `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls. Raises
+    OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
     """
+    _check_address_space(settings)
     stops: list[Callable[[], None]] = []
     try:
         model_folder = _model_folder(settings)
@@ -230,7 +279,9 @@ def start(
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
         stops.append(server.leave)
-    except BaseException:
+    except BaseException as error:
+        if _is_out_of_memory(error):
+            raise OutOfMemory(NO_MEMORY) from error
         for stop in reversed(stops):
             stop()
         raise

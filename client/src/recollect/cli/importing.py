@@ -24,6 +24,7 @@ from recollect import (
     InvalidArgument,
     Message,
     NotFound,
+    Role,
     TurnOutOfDate,
     Unimplemented,
 )
@@ -73,7 +74,7 @@ class _Read:
         return str(self.began.fields.get("id") or _hash(self.began.fields))
 
 
-class _Source(click.ParamType):
+class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's types take no parameter
     """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
 
     name = "file"
@@ -184,9 +185,10 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
                     conversation_id,
                     messages,
                     expected_turn=turn,
+                    in_reply_to_turn=_late(messages, turns),
                     request_id=_request_id(read.key, number, part, [plain(message) for message in messages]),
                 )
-                turn = stored.turn_number
+                turn = stored.conversation.turn_count
                 turns |= {sent.turn_number: it.turn_number for sent, it in zip(messages, stored.messages, strict=True)}
                 known, new = (known + len(messages), new) if stored.duplicate else (known, new + len(messages))
                 counts.messages_known += len(messages) if stored.duplicate else 0
@@ -201,6 +203,14 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
         counts.conversations_known += 1
     else:
         counts.conversations_new += 1
+
+
+def _late(messages: list[Message], turns: dict[int, int]) -> int | None:
+    """The turn that messages answer, here, if newer turns were brought in before them; None if they go on with the newest."""
+    said = [message for message in messages if message.role is not Role.TOOL]  # a result finds its turn by its call
+    if not said or any(message.role is Role.USER for message in said):
+        return None
+    return turns.get(said[0].turn_number) if said[0].turn_number < max(turns, default=0) else None
 
 
 def _turn_of(line: _Line) -> tuple[Any, Any]:

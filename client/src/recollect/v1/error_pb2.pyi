@@ -89,6 +89,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
     ERROR_REASON_ESCALATION_RESOLVED: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+    ERROR_REASON_CONVERSATION_PINNED: _ErrorReason.ValueType  # 21
+    """FAILED_PRECONDITION. The conversation is pinned, and the delete does not say `force`. Metadata: `conversation_id`."""
     ERROR_REASON_TOO_MANY_ANSWERS: _ErrorReason.ValueType  # 25
     """RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
     `max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.
@@ -174,6 +176,8 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
 """INTERNAL. A fault of the server. The text says nothing; the server's log has it under the metadata's `log_id`."""
 ERROR_REASON_ESCALATION_RESOLVED: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION. The escalation was resolved before, with another answer, which stands. Metadata: `escalation_id`."""
+ERROR_REASON_CONVERSATION_PINNED: ErrorReason.ValueType  # 21
+"""FAILED_PRECONDITION. The conversation is pinned, and the delete does not say `force`. Metadata: `conversation_id`."""
 ERROR_REASON_TOO_MANY_ANSWERS: ErrorReason.ValueType  # 25
 """RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
 `max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.

@@ -36,6 +36,8 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
+from recollect_server.domain.message import Role
+from recollect_server.domain.text import one_line
 from recollect_server.storage.transcript.record import message_fields
 
 MAX_BATCH = 1000
@@ -139,7 +141,7 @@ class _Sending:
         began = self._plan.began
         return self._calls.create(
             began.channel,
-            participants=began.participants,
+            participants=[one_line(name) for name in began.participants],
             party=party_to(began.party),
             model=began.model,
             create_time=time_to(began.time),
@@ -170,6 +172,7 @@ class _Sending:
                     self._id,
                     [message_to(placed.message) for placed in batch],
                     expected_turn=self._turn,
+                    in_reply_to_turn=self._late(batch),
                     request_id=request_id(*self._plan.key, "append", number, *map(_fields, batch)),
                 )
             except (InvalidArgument, ResourceExhausted) as error:
@@ -180,7 +183,7 @@ class _Sending:
                     return
                 batch = self._without_refused(batch, error)
                 continue
-            self._turn = stored.turn_number
+            self._turn = stored.conversation.turn_count
             self._turns |= {placed.message.turn_number: it.turn_number for placed, it in zip(batch, stored.messages, strict=True)}
             self._handled += len(batch)
             if stored.duplicate:
@@ -188,6 +191,13 @@ class _Sending:
             else:
                 self._tally.messages_new += len(batch)
             return
+
+    def _late(self, batch: list[Placed]) -> int | None:
+        """Return the turn that a batch answers, here, if newer turns were sent before it; None if it goes on with the newest."""
+        said = [placed.message for placed in batch if placed.message.role is not Role.TOOL]  # a result finds its turn by its call
+        if not said or any(message.role is Role.USER for message in said):
+            return None
+        return self._turns.get(said[0].turn_number) if said[0].turn_number < max(self._turns, default=0) else None
 
     def _without_refused(self, batch: list[Placed], error: RecollectError) -> list[Placed]:
         """The batch without the messages that an error names. Raises it if it names none."""

@@ -4,16 +4,16 @@ Read from the transcript each time, with the index only saying where; without th
 """
 
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import structlog
 
-from recollect_server.domain.budget import message_tokens, newest_turns
+from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message, Role
+from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
@@ -27,7 +27,7 @@ _LAST = 1 << 31  # no turn has a higher number
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Messages of whole turns, oldest first, and how many lines among them were damaged and left out."""
+    """Messages of whole turns, in reading order, and how many lines among them were damaged and left out."""
 
     messages: list[Message]
     damaged: int = 0
@@ -102,19 +102,23 @@ class WorkingContext:
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
 
-        def offered(message: Message) -> bool:
-            return (not before_turn or message.turn_number < before_turn) and (
-                not before_sequence or message.sequence < before_sequence
-            )
+        at = message_at(self._space, head, before_sequence) if before_sequence else None
 
-        newest = _Newest(limits.max_bytes)
+        def offered(message: Message) -> bool:
+            if before_turn and message.turn_number >= before_turn:
+                return False
+            if at is not None:
+                return reading_order(message) < reading_order(at)
+            return not before_sequence or message.sequence < before_sequence
+
+        newest = _Kept(limits.max_bytes, newest=True)
         damaged = 0
         for line in _unindexed(self._space, head):
             damaged += line.entry is None
             if line.entry and isinstance(message := line.entry.content, Message) and offered(message):
                 newest.add(message, line.length)
         chosen, cut = newest_turns(
-            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.kept)),
+            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.in_order())),
             after_turn=after_turn,
             max_turns=limits.max_turns,
             max_tokens=limits.max_tokens,
@@ -123,26 +127,31 @@ class WorkingContext:
         return Turns(chosen, damaged), len(chosen) < newest.count, cut
 
 
-class _Newest:
-    """The last messages of a transcript that is read from its beginning: those that so many bytes hold, and one before them."""
+class _Kept:
+    """Of messages in the order of their lines, the newest (or the first) in reading order that so many bytes hold, and one more."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, newest: bool) -> None:
         self.count = 0
-        self.kept: deque[tuple[Message, int]] = deque()
+        self._kept: list[tuple[int, int, int, Message]] = []  # a heap: on top the one to give up next
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._sign = 1 if newest else -1
 
     def add(self, message: Message, length: int) -> None:
-        """The next message."""
+        """Take in the next message."""
         self.count += 1
-        self.kept.append((message, length))
+        heappush(self._kept, (self._sign * message.turn_number, self._sign * message.sequence, length, message))
         self._bytes += length
-        while len(self.kept) > 2 and self._bytes - self.kept[0][1] > self._max_bytes:
-            self._bytes -= self.kept.popleft()[1]
+        while len(self._kept) > 2 and self._bytes - self._kept[0][2] > self._max_bytes:
+            self._bytes -= heappop(self._kept)[2]
+
+    def in_order(self) -> list[tuple[Message, int]]:
+        """Return those that are kept in reading order, each with its bytes."""
+        return sorted(((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0]))
 
     def within(self) -> list[Message]:
-        """Those that the bytes hold, one at the least."""
-        messages = [message for message, _ in self.kept]
+        """Return those that the bytes hold, one at the least; for the newest."""
+        messages = [message for message, _ in self.in_order()]
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
@@ -157,22 +166,17 @@ def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, m
             return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages: list[Message] = []
-    size = damaged = 0
+    at = message_at(space, head, after) if after else None
+    kept = _Kept(max_bytes, newest=False)
+    damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
-        if not line.entry or not isinstance(message := line.entry.content, Message):
+        if not line.entry or not isinstance(message := line.entry.content, Message) or not first <= message.turn_number <= last:
             continue
-        if message.turn_number > last:
-            break
-        if message.turn_number < first or message.sequence <= after:
-            continue
-        size += line.length
-        if messages and size > max_bytes:
-            whole = [it for it in messages if it.turn_number != messages[-1].turn_number]
-            return Turns(whole if whole and message.turn_number == messages[-1].turn_number else messages, damaged), True
-        messages.append(message)
-    return Turns(messages, damaged), False
+        if reading_order(message) > reading_order(at) if at else message.sequence > after:
+            kept.add(message, line.length)
+    messages, more = first_turns(((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes)
+    return Turns(messages, damaged), more
 
 
 def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0) -> Turns:
@@ -184,7 +188,7 @@ def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0
             return read_turns(space, head, places, first if len(places) == len(found) else None, last)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    newest = _Newest(max_bytes or sys.maxsize)
+    newest = _Kept(max_bytes or sys.maxsize, newest=True)
     damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
@@ -292,4 +296,4 @@ def _unindexed(space: Space, head: Head) -> Iterator[Line]:
 
 def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
     lines = list(_unindexed(space, head))
-    return messages_of(lines), sum(line.entry is None for line in lines)
+    return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

@@ -66,6 +66,7 @@ class Match:
 
     communication: Communication
     message: ExternalMessage
+    """Without its text."""
     snippet: str
     score: float
     """Of the best 1, of the others less."""
@@ -239,22 +240,26 @@ class External:
             found = index.search_communications(asked, limit)
         stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
         passages = Passages(stems, prefixes, index.tokens, deadline)
+        best = max((score for _, _, score in found.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in found.hits:
             for message in self._store.messages(communication.id, [place]):
                 shown = _snippet(passages, message)
-                matches.append(Match(communication, message, shown, score / found.hits[0][2] if found.hits[0][2] else 1.0))
+                # Without its text: a hundred long ones are more than an answer may keep in memory.
+                matches.append(Match(communication, replace(message, text=""), shown, score / best))
         return matches, found.total
 
-    def in_group(self, channel: str, group: str, limit: int) -> list[GroupSaid]:
+    def in_group(self, channel: str, group: str, limit: int, max_text: int) -> list[GroupSaid]:
         """Return the newest messages that third parties wrote in a group, newest first; none of blocked ones.
+
+        Texts are cut to `max_text` characters.
 
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
         found = self._space.index.in_group(channel, group, limit)
         return [
-            GroupSaid(communication, message)
+            GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in found
             for message in self._store.messages(communication.id, [place])
         ]
@@ -364,3 +369,7 @@ def _snippet(passages: Passages, message: ExternalMessage) -> str:
     content = composed(f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text)
     passage = passages.best(content[:CHUNK])
     return passage.rendered(content) if passage else opening_of(plain(content))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -21,7 +21,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.behind import Behind
 from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
 from recollect_server.services.space.comparing import differences, read_whole
-from recollect_server.services.space.head import Head, RequestKey, placed
+from recollect_server.services.space.head import Head, RequestKey, placed_again
 from recollect_server.services.space.holding import Batch, Holding, Stuck
 from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.locks import StripedLocks
@@ -145,7 +145,7 @@ class Space:
         conversation_id = stuck.head.conversation.id
         while stuck.batches:
             batch = stuck.batches[0]
-            messages: list[Content] = [*placed(stuck.head, batch.messages, 0)]
+            messages: list[Content] = [*placed_again(stuck.head, batch.messages, batch.turn_count)]
             try:
                 done = self._write(stuck.head, messages, batch.request, batch.draft_id)
             except (TranscriptChanged, FileNotFoundError) as changed:
@@ -174,7 +174,7 @@ class Space:
             raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
         try:
             stored = self.index.find(conversation_id)
-            if stored is None or stored.bytes != size:
+            if stored is None or stored.bytes != size or stored.calls_unknown:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
                 if self.index.note_refused_cursors():
@@ -357,7 +357,8 @@ class Space:
             return StorageUnavailable(refused)
         lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
         end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
-        if self.holding.hold(stuck, end, Batch(messages, request, draft_id, len(data)), reason):
+        batch = Batch(messages, head.conversation.turn_count, request, draft_id, len(data))
+        if self.holding.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 

@@ -4,19 +4,36 @@ from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
 from recollect_server.services.streaming.log import Batch, Interest, News, Position, Renewed, UpdateLog
-from recollect_server.services.streaming.snapshot import Snapshots
+from recollect_server.services.streaming.snapshot import Choice, Snapshots
 
 
 class Subscription:
     """What one watcher is told. One thread at a time may call it."""
 
-    __slots__ = ("_drafts_seen", "_log", "_max_turns", "_parts", "_position", "_resets", "_sent", "_snapshots", "interest")
+    __slots__ = (
+        "_choice",
+        "_drafts_seen",
+        "_log",
+        "_max_turns",
+        "_parts",
+        "_position",
+        "_resets",
+        "_sent",
+        "_snapshots",
+        "interest",
+    )
 
-    def __init__(self, log: UpdateLog, snapshots: Snapshots, interest: Interest, cursor: str, max_turns: int) -> None:
-        """Begins with a snapshot, or behind a cursor. Raises InvalidField, IndexUnavailable, StorageUnavailable."""
+    def __init__(
+        self, log: UpdateLog, snapshots: Snapshots, interest: Interest, choice: Choice, cursor: str, max_turns: int
+    ) -> None:
+        """Begins with a snapshot, or behind a cursor.
+
+        Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
+        """
         self.interest = interest
         self._log = log
         self._snapshots = snapshots
+        self._choice = choice
         self._max_turns = max_turns
         self._sent: dict[Key, Sent] = {}
         self._drafts_seen = -1
@@ -68,7 +85,7 @@ class Subscription:
 
     def _begin(self, *, reset: bool) -> None:
         self._resets = self._log.resets
-        snapshot = self._snapshots.take(self.interest, self._max_turns, reset=reset)
+        snapshot = self._snapshots.take(self.interest, self._choice, self._max_turns, reset=reset)
         self._position = snapshot.position
         self._parts = snapshot.parts
         self._sent.clear()

@@ -131,9 +131,9 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: Read) -> I
             continue
         read.add(line, name)
         if line.entry is not None and isinstance(content := line.entry.content, Message):
-            if content.turn_number not in (turn, turn + 1):
+            if not 1 <= content.turn_number <= turn + 1:  # a late message is of an earlier turn
                 yield f"line {line.sequence} is of turn {content.turn_number} and follows turn {turn}"
-            turn = content.turn_number
+            turn = max(turn, content.turn_number)
     if read.conversation is None:
         yield "no line can be read"
 

@@ -36,10 +36,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest conversations, and where the newest turns of the first one are, at one moment: at the cursor."""
+    """The newest conversations, and where the newest turns of the loaded one are, at one moment: at the cursor."""
 
     cursor: int
     conversations: list[Conversation]
+    loaded: Conversation | None
+    """None: no conversation was chosen."""
     places: list[Place]
     has_more: bool
 
@@ -123,25 +125,28 @@ class IndexLog(IndexFile):
             starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
             return Changes(whole, last, more, rows, known, starts)
 
-    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int, max_bytes: int) -> Newest:
-        """The newest conversations that match, with the working context of the first, at one moment."""
+    def newest_conversations(
+        self, listed: Filter, limit: int, *, loaded: Filter, max_turns: int, max_tokens: int, max_bytes: int
+    ) -> Newest:
+        """Return the newest conversations of a filter and the working context of the newest one of another, at one moment."""
         self._database.settle()
         with self._moment() as connection:
-            found = conversations.select(connection, chosen, limit)
+            rows = conversations.select(connection, listed, limit)
+            first = rows[:1] if loaded == listed else conversations.select(connection, loaded, 1)
             places: list[Place] = []
             more = False
-            if found:
-                known = found[0].conversation
+            if first:
                 places, more, _ = turns.tail(
                     connection,
-                    found[0].number,
+                    first[0].number,
                     before_turn=0,
-                    after_turn=known.compressed_through,
+                    after_turn=first[0].conversation.compressed_through,
                     max_turns=max_turns,
                     max_tokens=max_tokens,
                     max_bytes=max_bytes,
                 )
-            return Newest(updates.last(connection), [stored.conversation for stored in found], places, more)
+            newest = first[0].conversation if first else None
+            return Newest(updates.last(connection), [stored.conversation for stored in rows], newest, places, more)
 
     @contextmanager
     def _moment(self) -> Iterator[apsw.Connection]:

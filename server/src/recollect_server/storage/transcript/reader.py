@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from recollect_server.domain.conversation import Content
@@ -31,12 +32,12 @@ class Line:
         return self.offset + self.length
 
 
-def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """The whole lines from `offset` on, without their newlines. An unended tail is not a line. Raises OSError."""
+def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator[bytes]:
+    """The whole lines from `offset` on, up to `until`, without their newlines. An unended tail is not a line. Raises OSError."""
     handle = open_transcript(path, os.O_RDONLY)
     try:
         rest: list[bytes] = []  # of a line that is longer than what is read at once: joined once, not with every part
-        while chunk := os.pread(handle, _CHUNK, offset):
+        while chunk := os.pread(handle, _CHUNK if until is None else min(_CHUNK, until - offset), offset):
             offset += len(chunk)
             first, *others = chunk.split(b"\n")
             rest.append(first)
@@ -112,25 +113,31 @@ def ends_a_line(path: Path, offset: int) -> bool:
 
 
 def around(path: Path, places: list[tuple[int, int, int]], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
-    """Look at the lines between these ascending places, and behind the last one up to the next message or byte `size`.
+    """Look at the lines between these places, and behind the last one up to the next message or byte `size`.
 
-    They are events, lines that the index could not read, and other turns'. Return how many lines between the places are damaged,
-    and whether there is a message of the turns from one to another, which the index then leaves out. Raises OSError.
+    They are events, lines that the index could not read, and other turns': between a message and a late one of the same turn are
+    other messages too, and from the first of these on the lines are other turns'. Return how many lines between the places are
+    damaged, and whether there is a message of the turns from one to another, which the index then leaves out. Raises OSError.
     """
     damaged = 0
     left_out = False
-    for before, after in pairwise(places):
-        if (start := before[1] + before[2]) < after[1]:
-            for line in scan(path, start, before[0] + 1):
-                if line.offset >= after[1]:
+    ordered = sorted(places, key=itemgetter(1))
+    for before, after in pairwise(ordered):
+        start = before[1] + before[2]
+        if start < after[1]:
+            for raw in raw_lines(path, start, after[1]):
+                line = line_of(raw, before[0] + 1, start)
+                if line.entry is None:
+                    damaged += 1
+                elif isinstance(line.entry.content, Message):
+                    left_out = left_out or _is_of(line, turns)
                     break
-                damaged += line.entry is None
-                left_out = left_out or _is_of(line, turns)
-    end = places[-1][1] + places[-1][2] if places else size
+    end = ordered[-1][1] + ordered[-1][2] if places else size
     if end < size:
-        for line in scan(path, end, places[-1][0] + 1):
-            if line.offset >= size or (line.entry and isinstance(line.entry.content, Message)):
-                left_out = left_out or (line.offset < size and _is_of(line, turns))
+        for raw in raw_lines(path, end, size):
+            line = line_of(raw, ordered[-1][0] + 1, end)
+            if line.entry and isinstance(line.entry.content, Message):
+                left_out = left_out or _is_of(line, turns)
                 break
     return damaged, left_out
 

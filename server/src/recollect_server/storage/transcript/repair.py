@@ -10,6 +10,7 @@ the system's cache alone, marked as written: the next sync would report it done.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +27,14 @@ class TornTail:
     reason: str
 
 
-def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1) -> TornTail | None:
+def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1, see: Callable[[Line], None] | None = None) -> TornTail | None:
     """Cuts a torn tail into the file `torn`. The lines before `offset` (line `sequence` begins there) are known to be whole.
 
-    A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. Raises OSError.
+    A last line that is whole but for its newline gets it back. Returns None if there was nothing to cut. `see` is called with each
+    line that is ended, before anything is cut. Raises OSError.
     """
     size = path.stat().st_size
-    good, why, last = whole_end(path, offset, sequence, size)
+    good, why, last = whole_end(path, offset, sequence, size, see)
     if good == size and not why:
         if good > offset:
             make_durable(path, last, good)
@@ -70,16 +72,18 @@ def make_durable(path: Path, start: int, end: int) -> None:
         os.close(handle)
 
 
-def whole_end(path: Path, offset: int, sequence: int, size: int) -> tuple[int, str, int]:
+def whole_end(path: Path, offset: int, sequence: int, size: int, see: Callable[[Line], None] | None = None) -> tuple[int, str, int]:
     """Where the whole batches end (one past the end of the file: its newline is missing), why there, and where the last begins.
 
-    Raises OSError.
+    `see` is called with each line that is ended. Raises OSError.
     """
     good, why, last = offset, "", offset
     batch: list[Line] = []
     end = offset
     for line in scan(path, offset, sequence):
         end, sequence = line.end, line.sequence + 1
+        if see is not None:
+            see(line)
         if line.entry is None:
             batch.append(line)
             why = why or line.damage
