@@ -9,6 +9,7 @@ from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1.channel_pb2 import CliOrigin, DiscordOrigin, EmailOrigin, OwnerIdentity, WebOrigin, WhatsappOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.conversation_pb2 import Conversation
+from recollect.v1.conversation_service_pb2 import DeleteResponse
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
@@ -32,6 +33,10 @@ class Post(Service):
 
     def __exit__(self, *_: object) -> None:
         self.channel.close()
+
+    def delete(self, conversation_id: str, **fields: Any) -> DeleteResponse:
+        """Pinned ones too, as most are here."""
+        return super().delete(conversation_id, **({"force": True} | fields))
 
     def deliver(self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any) -> Response:
         """One message over a channel."""

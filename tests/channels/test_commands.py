@@ -9,6 +9,7 @@ from recollect_server.domain.commands import HELP, Clear, History, New, Say, Set
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, delete_index, failure_of, files_with, kept_by, tool
+from tests.waiting import until
 
 MESSAGES = [
     "/usr/bin is full",
@@ -98,6 +99,48 @@ def test_new_keeps_the_model_and_the_old_conversation(post: Post) -> None:
     assert reply(post.whatsapp("/model default")) == "The model is the default from here on."
     assert (post.get(home(answer)).model, post.get(old).model) == ("", "opus")
     assert post.said(old) == ["Hello"]
+
+
+def test_new_in_a_conversation_in_which_nothing_was_said_makes_no_second(post: Post) -> None:
+    first = home(post.whatsapp("Hello"))
+    new = post.whatsapp("/new")
+    again = post.whatsapp("/new", delivery="again")
+    assert home(new) == home(again) != first
+    assert reply(again) == "Nothing was said in this conversation yet: it is the new one."
+    assert home(post.whatsapp("/new", delivery="again")) == home(new)
+    assert post.command(home(new), "/new").conversation.id == home(new)
+    assert home(post.whatsapp("Anew")) == home(new)
+    assert home(post.whatsapp("/new")) not in (first, home(new))
+    assert len(post.everything()) == 3
+    empty = home(post.web("/new"))
+    assert home(post.web("/new")) == empty == home(post.web("On the web"))
+
+
+def test_new_queues_the_notes_of_the_conversation_that_is_left(start_server: Start, reach: Reach) -> None:
+    post = reach(start_server(abbreviator="extractive"))
+    post.own("whatsapp", ALEX)
+    left = home(post.whatsapp("Rotate the logs daily."))
+    other = home(post.web("What is a pangolin?"))
+    post.whatsapp("/new")
+    until(lambda: post.get(left).abbreviation)  # although it was not idle
+    assert not post.get(other).abbreviation
+    post.command(other, "/new")
+    until(lambda: post.get(other).abbreviation)
+
+
+def test_a_pinned_conversation_is_deleted_with_force_alone(post: Post) -> None:
+    pinned = home(post.whatsapp("Hello"))
+    failure = failure_of(lambda: post.delete(pinned, force=False, request_id="d"))
+    assert (failure.code, failure.reason) == ("FAILED_PRECONDITION", "CONVERSATION_PINNED")
+    assert failure.metadata == {"conversation_id": pinned}
+    assert "force" in failure.text
+    assert home(post.whatsapp("Still here")) == pinned
+    receipt = post.delete(pinned, force=True, request_id="d")
+    assert post.delete(pinned, force=True, request_id="d") == receipt
+    unpinned = home(post.whatsapp("Anew"))
+    post.whatsapp("/new")
+    assert post.delete(unpinned, force=False).conversation_id == unpinned
+    assert post.delete(home(post.web("Web")), force=False).removed
 
 
 def test_history_shows_the_last_messages_and_no_tools(post: Post, clock: MovableClock) -> None:

@@ -9,6 +9,7 @@ from recollect.v1 import external_communication_service_pb2 as external_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.external_communication_pb2 import TRUST_BLOCKED
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect.v1.message_pb2 import Attachment
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start
@@ -77,6 +78,14 @@ def test_the_newest_are_shown_within_bounds_and_none_of_blocked_members(post: Po
     answer = context(post, name)
     assert len(answer.group[-1].message.text) == 1000
     assert sum(it.tokens for it in answer.group) <= 900
+    server.clock.move(1000)
+    files = [Attachment(media_type="image/png", uri=f"https://x.org/{'a' * 8000}")] * 64
+    post.whatsapp("🦓" * 10, "401", group=GROUP, attachments=files)
+    member(post, "🦓" * 20_000, "402")
+    answer = context(post, name)
+    assert (answer.group[-1].message.text, len(answer.group[-1].message.attachments)) == ("🦓" * 10, 0)
+    assert sum(it.tokens for it in answer.group) <= 900
+    assert len(answer.rendered) < 10_000
     outside.SetTrust(external_api.SetTrustRequest(communication_id=long, trust=TRUST_BLOCKED))
     assert "400" not in {party for party, _ in written(context(post, name))}
 

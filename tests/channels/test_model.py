@@ -57,7 +57,9 @@ class Model:
         answer = self.deliver(post, place, text, delivery)
         assert not answer.duplicate
         where = home(answer)
-        if text == "/new":
+        if text == "/new" and self.texts.get(self.homes.get(place, "")) == []:
+            assert where == self.homes[place]  # nothing was said there: it is the new one
+        elif text == "/new":
             assert where not in self.texts
             self.texts[where] = []
         elif place in self.homes:

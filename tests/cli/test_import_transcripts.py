@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript:
     ]
     assert bring_in(write_transcript(HOME, RICH, turn)) == Counts(1, 0, 4, 0, 0)
     [conversation] = client.conversations.list()
-    assert conversation.id != HOME
+    assert conversation.id == HOME
     assert (conversation.channel, conversation.model, conversation.participants[:2]) == ("whatsapp", "haiku", ("alex", "agent"))
     assert conversation.party is not None
     assert (conversation.party.contact, conversation.party.group_id, conversation.party.subject) == ("491701234567", "g", "s")
@@ -63,6 +64,28 @@ def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript:
     assert (result.tool_call_id, result.timestamp) == ("call-1", datetime(2024, 5, 1, 10, 0, 3, 1000, tzinfo=UTC))
     assert (answer.channel, answer.sender, answer.metadata) == ("cli", "Rex", {"a": [1]})
     assert answer.attachments[0].bytes_length == 7
+
+
+def test_a_transcript_with_late_results_and_answers_arrives_with_them_in_their_turns(
+    write_transcript: Set, bring_in: BringIn, client: Client
+) -> None:
+    calls = (ToolCall("c1", "df", "{}"), ToolCall("c2", "df", "{}"))
+    late = Message(StoredRole.TOOL, "97%", START + 5000, turn_number=1, tool_call_id="c1")
+    path = write_transcript(
+        HOME,
+        RICH,
+        [user(1, "One", 1), agent(2, "Calls", 1, tool_calls=calls)],
+        [user(3, "Two", 2), agent(4, "2", 2)],
+        [late],
+        [agent(6, "1", 1)],
+        [replace(late, content="98%", tool_call_id="c2"), agent(7, "2 again", 2), user(8, "Three", 3)],
+    )
+    assert bring_in(path) == Counts(1, 0, 9, 0, 0)
+    assert bring_in(path) == Counts(0, 1, 0, 9, 0)
+    [conversation] = client.conversations.list()
+    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    said = [(1, "One"), (1, "Calls"), (1, "97%"), (1, "1"), (1, "98%"), (2, "Two"), (2, "2"), (2, "2 again"), (3, "Three")]
+    assert there == said
 
 
 def test_the_events_of_a_transcript_arrive_in_their_place_and_once(
@@ -121,14 +144,14 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
         body = b'{"type":"dream"'
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 5)
-    assert f"{path}:3: the API takes no automatic title" in result.stderr
+    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 4)
     assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.stderr
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
     assert f"{path}:7: the API takes no suggested split" in result.stderr
     assert f"{path}:8: a line that this version does not know" in result.stderr
     [conversation] = client.conversations.list()
-    assert (conversation.title, conversation.pinned) == ("", False)
+    assert (conversation.title, conversation.topics, conversation.manually_named) == ("Small Talk", ("talk",), False)
+    assert not conversation.pinned
 
 
 def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcript: Set, bring_in: BringIn, client: Client) -> None:

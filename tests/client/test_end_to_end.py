@@ -152,6 +152,40 @@ def test_a_switch_loads_the_other_conversation(client: recollect.Client) -> None
     assert client.conversations.switch(new.id).conversation is None
 
 
+def test_a_conversation_begins_with_its_first_messages_and_is_answered_late(client: recollect.Client) -> None:
+    call = ToolCall("c1", "df", "{}")
+    first = [Message.user("Full?"), Message.assistant("", tool_calls=[call]), Message.user("And now?")]
+    conversation = client.conversations.create("web", messages=first)
+    assert (conversation.message_count, conversation.turn_count) == (3, 2)
+    client.conversations.append_turn(conversation.id, [Message.tool("97%", tool_call_id="c1")])
+    stored = client.conversations.append_turn(conversation.id, [Message.assistant("Yes.")], in_reply_to_turn=1)
+    assert (stored.turn_number, stored.conversation.turn_count) == (1, 2)
+    there = [(it.turn_number, it.content) for it in client.conversations.load(conversation.id).messages]
+    assert there == [(1, "Full?"), (1, ""), (1, "97%"), (1, "Yes."), (2, "And now?")]
+
+
+def test_a_pinned_conversation_is_deleted_with_force(client: recollect.Client) -> None:
+    received = client.channels.receive("cli", "1", "Hello").outcome
+    assert isinstance(received, recollect.StoredInConversation)
+    with pytest.raises(recollect.FailedPrecondition) as raised:
+        client.conversations.delete(received.conversation.id)
+    assert raised.value.reason == "ERROR_REASON_CONVERSATION_PINNED"
+    assert client.conversations.delete(received.conversation.id, force=True).conversation_id == received.conversation.id
+
+
+def test_a_watch_begins_with_what_it_chooses(client: recollect.Client) -> None:
+    web = client.conversations.create("web", messages=[Message.user("on the web")])
+    client.conversations.create("cli", messages=[Message.user("on the line")])
+    with client.conversations.watch(load_channel="web", list_channels=["cli"]) as watch:
+        listed, loaded = next(watch).kind, next(watch).kind
+    assert isinstance(listed, recollect.ConversationList)
+    assert isinstance(loaded, recollect.LoadedConversation)
+    assert loaded.conversation is not None
+    assert ([it.channel for it in listed.conversations], loaded.conversation.id) == (["cli"], web.id)
+    with client.conversations.watch(load_conversation_id=web.id) as watch:
+        assert len(next(watch).kind.conversations) == 2  # type: ignore[union-attr]
+
+
 def test_a_name_a_model_and_notes_are_kept(client: recollect.Client) -> None:
     conversation = client.conversations.create("web")
     client.conversations.append_turn(conversation.id, TURN)

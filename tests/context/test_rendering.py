@@ -253,6 +253,7 @@ def test_calls_without_results_and_results_without_calls_are_left_out_and_the_ot
 
 
 def test_senders_are_named_where_several_speak() -> None:
-    said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana"), Message(Role.USER, "Ho", sender="bo")]
+    said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
+    said.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
     assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
     assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(said[0]), ""))] == ["Hi"]

@@ -86,11 +86,11 @@ def check_index(folder: Path, beside: Path, *, grown: bool = True) -> list[str]:
 def send(service: Service, call: Call) -> object:
     """Makes a call. Raises grpc.RpcError."""
     request_id, name = call.request_id, call.conversation_id
+    said = [agent(text) if place else user(text) for place, text in enumerate(call.texts)]
     match call.kind:
         case "create":
-            return service.create(request_id=request_id)
+            return service.conversations.Create(api.CreateRequest(channel="web", messages=said, request_id=request_id))
         case "append":
-            said = [agent(text) if place else user(text) for place, text in enumerate(call.texts)]
             return service.append(name, *said, request_id=request_id)
         case "rename":
             return service.rename(name, call.texts[0], request_id=request_id)
@@ -103,10 +103,10 @@ def send(service: Service, call: Call) -> object:
 
 def note(call: Call, answer: object) -> None:
     """Takes from an answer what the model asks about."""
-    if isinstance(answer, api.AppendTurnResponse):
+    if isinstance(answer, api.AppendTurnResponse | api.CreateResponse):
         call.stored, call.cursor = seen(answer.messages), call.cursor or answer.cursor
-    elif call.kind == "create":
-        call.conversation_id = answer.id  # type: ignore[attr-defined]
+    if isinstance(answer, api.CreateResponse):
+        call.conversation_id = answer.conversation.id
 
 
 def by_conversation(calls: Sequence[Call]) -> dict[str, list[Call]]:

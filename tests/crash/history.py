@@ -32,7 +32,7 @@ class Call:
     conversation_id: str = ""
     """Of a create: empty until it is answered."""
     texts: tuple[str, ...] = ()
-    """The messages of an append; else the title, the notes, …"""
+    """The messages of an append, or the first ones of a create; else the title, the notes, …"""
     began: int = 0
     ended: int = 0
     """0: it was never answered."""
@@ -121,7 +121,7 @@ def judge(calls: Sequence[Call], stored: Sequence[Seen]) -> Verdict:
         places.setdefault(message.content, []).append(place)
     there: list[tuple[int, Call]] = []
     for call in calls:
-        if call.kind != "append":
+        if call.kind not in ("append", "create") or not call.texts:
             continue
         verdict.acknowledged += len(call.texts) * call.answered
         found = [places.pop(text, []) for text in call.texts]

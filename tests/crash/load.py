@@ -87,7 +87,8 @@ class Callers:
 
         A look before the delete lets the index take in all but the last lines of what goes.
         """
-        kept, gone = Call("create", f"s{self._seed}kept"), Call("create", f"s{self._seed}gone")
+        first = tuple(f"s{self._seed}gonem{place} zebra" for place in range(3))
+        kept, gone = Call("create", f"s{self._seed}kept"), Call("create", f"s{self._seed}gone", texts=first)
         if not (self._do(kept) and self._do(gone)):
             return
         steps = [("append", kept, 1), ("append", kept, 3), ("rename", kept, 1), ("append", gone, _LONG), ("append", kept, 2)]

@@ -50,14 +50,14 @@ class Life:
     def send(self, call: Call) -> object:
         """Carries a call out."""
         service, name = self.conversations, call.conversation_id
+        messages = [Message(Role.ASSISTANT if place else Role.USER, text) for place, text in enumerate(call.texts)]
         match call.kind:
             case "create":
                 return service.create(
-                    channel="web", participants=(), party=Party(), model="", create_time=None, request_id=call.request_id
-                )[0]
+                    channel="web", participants=(), party=Party(), model="", create_time=None, request_id=call.request_id,
+                    messages=messages,
+                )  # fmt: skip
             case "append":
-                roles = [Role.USER] + [Role.ASSISTANT] * (len(call.texts) - 1)
-                messages = [Message(role, text) for role, text in zip(roles, call.texts, strict=True)]
                 return service.append(name, messages, request_id=call.request_id, expected_turn=None, draft_id="")
             case "rename":
                 return service.rename(name, call.texts[0], call.request_id)
@@ -72,8 +72,9 @@ def note(call: Call, answer: object) -> None:
     """Takes from an answer what the model asks about."""
     if isinstance(answer, Appended):
         call.stored = tuple(Seen(m.sequence, m.turn_number, m.role is Role.USER, m.content) for m in answer.messages)
-    elif call.kind == "create":
-        call.conversation_id = answer.id  # type: ignore[attr-defined]
+    if call.kind == "create":
+        assert isinstance(answer, Appended)
+        call.conversation_id = answer.conversation.id
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ class Recorded:
         kind = self._rng.choices(["create", "append", "rename", "abbreviate", "delete"], [2, 10, 1, 1, 1])[0]
         request_id = f"r{len(self.attempts)}n{number}"
         if kind == "create" or not self._made:
-            return Call("create", request_id)
+            first = tuple(f"{request_id}m{place} zebra" for place in range(self._rng.choice((0, 0, 1, 3))))
+            return Call("create", request_id, texts=first)
         texts = tuple(f"{request_id}m{place} zebra" for place in range(self._rng.choice((1, 1, 2, 4)) if kind == "append" else 1))
         return Call(kind, request_id, self._rng.choice(self._made), texts)
 

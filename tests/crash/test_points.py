@@ -115,7 +115,7 @@ def all_is_well(left: Left, start: Start, beside: Path, *, grown: bool = True) -
 
 def words_of_the_deleted(left: Left) -> list[str]:
     """The files that still have something of a conversation whose transcript is gone."""
-    calls = [call for call in left.history.calls() if call.kind in ("append", "rename")]
+    calls = [call for call in left.history.calls() if call.kind in ("create", "append", "rename") and call.conversation_id]
     gone = [call for call in calls if not (left.folder / f"{call.conversation_id}.jsonl").exists()]
     return files_with(left.data_dir, *{text.split()[0] for call in gone for text in call.texts})
 

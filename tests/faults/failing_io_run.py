@@ -56,10 +56,10 @@ class Life:
         return getattr(made, "id", None)
 
     def _create(self, name: str) -> object:
-        made, _ = self.conversations.create(
+        begun = self.conversations.create(
             channel="web", participants=(), party=Party(), model="", create_time=None, request_id=name
         )
-        return made
+        return begun.conversation
 
     def append(self, conversation_id: str, request: str, count: int) -> None:
         texts = [f"{request} {number} zebra" for number in range(count)]

@@ -71,6 +71,29 @@ def test_refused_messages_are_held_and_written_before_the_next_append(
     assert is_whole(server, conversation_id)
 
 
+def test_a_late_result_that_is_held_stays_in_its_turn(service: Service, disk: Disk) -> None:
+    conversation_id = service.create().id
+    service.append(conversation_id, user("one"), agent("", tool_calls=[ToolCall(id="c1", name="a"), ToolCall(id="c2", name="a")]))
+    service.append(conversation_id, user("two"))
+    disk.refuse("pwrite", "rename")
+    held = [(tool("c1", "first"), agent("2")), (user("three"), tool("c2", "second")), (tool("c1", "again"),)]
+    codes = [code_of(lambda batch=batch: service.append(conversation_id, *batch)) for batch in held]  # type: ignore[misc]
+    assert codes == ["UNAVAILABLE", "UNAVAILABLE", "INVALID_ARGUMENT"]  # the last one: what is held answers that call
+    disk.mend()
+    service.append(conversation_id, agent("3"))
+    expected = [
+        (2, 1, "one"),
+        (3, 1, ""),
+        (5, 1, "first"),
+        (8, 1, "second"),
+        (4, 2, "two"),
+        (6, 2, "2"),
+        (7, 3, "three"),
+        (9, 3, "3"),
+    ]
+    assert said(service, conversation_id) == expected
+
+
 def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(service: Service, server: RunningServer, disk: Disk) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", "rename")

@@ -115,7 +115,7 @@ def test_the_sequence_of_a_message_is_its_line_in_the_transcript(service: Servic
         assert f'"content":"{message.content}"'.encode() in lines[message.sequence - 1]
 
 
-def test_a_tool_result_answers_an_open_call_of_its_turn_whoever_appended_that(service: Service) -> None:
+def test_a_tool_result_answers_an_open_call_whichever_request_appended_it(service: Service) -> None:
     conversation_id = service.create().id
     calls = [ToolCall(id="c1", name="a"), ToolCall(id="c2", name="b")]
     service.append(conversation_id, user("go"), agent("", tool_calls=calls))
@@ -130,7 +130,6 @@ def test_a_tool_result_answers_an_open_call_of_its_turn_whoever_appended_that(se
         ([], [user("go"), tool("c1")], "messages[1].tool_call_id"),
         ([], [tool("c1")], "messages[0].tool_call_id"),
         ([user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")]), tool("c1")], [tool("c1")], "messages[0].tool_call_id"),
-        ([user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])], [user("wait"), tool("c1")], "messages[1].tool_call_id"),
         ([user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])], [tool("C1")], "messages[0].tool_call_id"),
         ([], [user("go"), tool("c1"), agent("", tool_calls=[ToolCall(id="c1", name="a")])], "messages[1].tool_call_id"),
         (

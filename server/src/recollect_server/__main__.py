@@ -15,7 +15,12 @@ for descriptor in range(3):
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 gc.disable()  # what is imported stays: going through it again and again is an eighth of what importing takes
-from recollect_server.cli import commands  # noqa: E402 - as is said above
+try:
+    from recollect_server.cli import commands
+except (ImportError, MemoryError, OSError) as error:
+    if isinstance(error, MemoryError) or any(text in str(error) for text in ("failed to map segment", "Cannot allocate memory")):
+        raise SystemExit("Error: there is not enough memory to load the program: raise the limit (ulimit -v)") from None
+    raise
 
 gc.enable()
 

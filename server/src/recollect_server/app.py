@@ -1,9 +1,13 @@
 """Floor 6, the composition root: builds every part from the settings, starts them in order, stops them in reverse."""
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
+import resource
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +45,7 @@ from recollect_server.services.recall.recall import Recall
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.recovery import Progress, Recovered, recover, unheard
+from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, recover, unheard
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -65,6 +69,49 @@ LOCK = "recollect.lock"
 
 class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
+
+
+class OutOfMemory(CannotStart):
+    """The system gives this process less memory, or fewer threads, than a server needs."""
+
+
+NO_MEMORY = (
+    "there is not enough memory, or there may be no more threads: raise the limit (ulimit -v, ulimit -u), or lower --threads"
+)
+_OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
+_OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
+_USUAL_STACK = 8 << 20
+_ARENA_MAX = -8  # glibc's M_ARENA_MAX
+
+
+def _check_address_space(settings: Settings) -> None:
+    """See that a limited address space holds the stacks of all threads, now and not when calls need them. Raises OutOfMemory.
+
+    gRPC aborts the process, after some seconds and with a page of text, when it cannot start a thread.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    with suppress(AttributeError, OSError):
+        # glibc would take 64 MiB for each of many threads, and leave none for the stacks of others.
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
+    wanted = (settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    try:
+        mmap.mmap(-1, wanted).close()
+    except (OSError, OverflowError) as error:
+        raise OutOfMemory(
+            f"the limit of this process's memory leaves less than the {wanted >> 20} MiB of address space that a start takes:"
+            " raise it (ulimit -v), or lower --threads"
+        ) from error
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+    )
 
 
 def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
@@ -124,8 +171,19 @@ class App:
             stop()
 
 
-def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress = unheard) -> App:
-    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running."""
+def start(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    progress: Progress = unheard,
+    compared_at_once: int = COMPARED_AT_ONCE,
+) -> App:
+    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running.
+
+    `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls. Raises
+    OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
+    """
+    _check_address_space(settings)
     stops: list[Callable[[], None]] = []
     try:
         model_folder = _model_folder(settings)
@@ -133,9 +191,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(lock.release)
         folder = TranscriptFolder.of(settings.data_dir, settings.space)
         try:
-            recovered = recover(folder, clock, progress)
+            recovered = recover(folder, clock, progress, compared_at_once)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
             space = Space(folder, writer, recovered.index, clock)
+            space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, IndexKeeper(space).stop)
@@ -220,7 +279,9 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace
         stops.append(server.leave)
-    except BaseException:
+    except BaseException as error:
+        if _is_out_of_memory(error):
+            raise OutOfMemory(NO_MEMORY) from error
         for stop in reversed(stops):
             stop()
         raise

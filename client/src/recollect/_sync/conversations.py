@@ -40,18 +40,23 @@ class Conversations:
         party: Party | None = None,
         model: str | None = None,
         create_time: datetime | None = None,
+        messages: Iterable[Message] | None = None,
         pinned: bool = False,
+        conversation_id: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Begins a conversation on a channel. Its first message may follow at any time.
+        """Begins a conversation on a channel. Its first messages may come with it, stored with it or not at all, or follow at
+        any time.
 
-        `create_time` is for an import: when it began. `pinned` lets an agent write first: what comes in from `party` joins
+        `create_time` and `conversation_id` are for an import: when it began, and the id that it keeps. An id that is taken raises
+        `AlreadyExists`, with the reason `CONVERSATION_EXISTS`. `pinned` lets an agent write first: what comes in from `party` joins
         this conversation, and no longer the one that was pinned there.
 
+        >>> conversation = client.conversations.create("web", messages=[Message.user("Is the disk full?")])
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, pinned, request_id)
+        call = calls.create(channel, participants, party, model, create_time, messages, pinned, conversation_id, request_id)
         return self._invoker.run(call, timeout)
 
     def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
@@ -135,6 +140,7 @@ class Conversations:
         messages: Iterable[Message],
         *,
         expected_turn: int | None = None,
+        in_reply_to_turn: int | None = None,
         draft_id: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -142,12 +148,14 @@ class Conversations:
         """Appends messages, all or none. When it returns they are on the disk and can be searched.
 
         With `expected_turn` they are written only if that is still the conversation's newest turn (0: it has none yet),
-        and else `TurnOutOfDate` is raised. `draft_id` is the live draft that these messages complete.
+        and else `TurnOutOfDate` is raised. A tool result joins the turn of its call, however late it comes; with
+        `in_reply_to_turn` the assistant's messages join that turn instead of the newest. `draft_id` is the live draft that
+        these messages complete.
 
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.append_turn(conversation_id, messages, expected_turn, draft_id, request_id)
+        call = calls.append_turn(conversation_id, messages, expected_turn, in_reply_to_turn, draft_id, request_id)
         return self._invoker.run(call, timeout)
 
     def watch(
@@ -157,10 +165,15 @@ class Conversations:
         channels: Iterable[str] | None = None,
         cursor: str | None = None,
         max_turns: int | None = None,
+        load_channel: str | None = None,
+        load_conversation_id: str | None = None,
+        list_channels: Iterable[str] | None = None,
     ) -> Watch[Update]:
         """Live updates: first the newest conversations and the newest turns of the first one, then every change, in order.
 
-        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. The connection
+        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. Of what they
+        choose the beginning may show less: `load_channel` or `load_conversation_id` says which conversation's turns,
+        `list_channels` the channels whose conversations are listed. The connection
         is made again when it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed, a
         `ConversationList` comes that is marked `reset`: it replaces everything known.
 
@@ -168,7 +181,10 @@ class Conversations:
         ...     if isinstance(update.kind, ConversationUpdated):
         ...         print(update.conversation_id, update.kind.messages)
         """
-        return Watch(self._invoker, calls.watch(conversation_ids, channels, cursor, max_turns))
+        return Watch(
+            self._invoker,
+            calls.watch(conversation_ids, channels, cursor, max_turns, load_channel, load_conversation_id, list_channels),
+        )
 
     def publish_delta(
         self,
@@ -207,13 +223,22 @@ class Conversations:
         return self._invoker.run(call, timeout)
 
     def rename(
-        self, conversation_id: str, title: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        conversation_id: str,
+        title: str,
+        *,
+        automatic: bool = False,
+        topics: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> Conversation:
         """Names a conversation by hand, for good: nothing automatic renames it after that.
 
+        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands.
+
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        return self._invoker.run(calls.rename(conversation_id, title, request_id), timeout)
+        return self._invoker.run(calls.rename(conversation_id, title, automatic, topics, request_id), timeout)
 
     def set_model(
         self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None
@@ -266,17 +291,19 @@ class Conversations:
         conversation_id: str,
         *,
         anchors: AnchorDisposition | None = None,
+        force: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> DeletionReceipt:
         """Removes a conversation for good, its text from every file of the service, and says from where.
 
         `anchors` says what becomes of the anchors that came from it. Without, a conversation that has some is not deleted:
-        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`.
+        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`. So is a pinned one, with the reason `CONVERSATION_PINNED`,
+        unless `force` says to delete it all the same.
 
         >>> receipt = client.conversations.delete(conversation_id, anchors=AnchorDisposition.KEEP)
         """
-        return self._invoker.run(calls.delete(conversation_id, anchors, request_id), timeout)
+        return self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
 
     def _all_pages(self, call: calls.ListCall | None, timeout: float | None) -> Iterator[Conversation]:
         while call is not None:

@@ -4,8 +4,9 @@ A file may hold several conversations, one after the other: each begins with its
 """
 
 import json
+import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 from zlib import crc32
@@ -97,6 +98,9 @@ def happened(now: LoadedConversation) -> Iterator[dict[str, Any]]:
         yield {"type": "event", "event": "meta_update", "pinned": True, "timestamp": time}
 
 
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what a sender of earlier versions may hold, and none may now
+
+
 def message_of(fields: dict[str, Any]) -> Message:
     """The message of a line. Raises Damaged."""
     try:
@@ -109,7 +113,7 @@ def message_of(fields: dict[str, Any]) -> Message:
             usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),
             cost=fields.get("cost"),
             channel=fields.get("channel", ""),
-            sender=fields.get("sender", ""),
+            sender=" ".join(_CONTROLS.sub(" ", fields.get("sender") or "").split()),
             sender_name=fields.get("senderName", ""),
             tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
             tool_call_id=fields.get("toolCallId", ""),
@@ -142,4 +146,7 @@ def time_of(text: Any) -> datetime:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return found
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC") from None

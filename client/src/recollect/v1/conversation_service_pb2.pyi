@@ -59,7 +59,9 @@ class CreateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
@@ -75,9 +77,14 @@ class CreateRequest(_message.Message):
     `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
     replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
     """
+    conversation_id: _builtins.str
+    """The id to keep, for an import: `conv-` and a ULID. One that a conversation has, or whose file is there, fails with
+    ERROR_REASON_CONVERSATION_EXISTS; one that a deleted conversation had is free. With `pinned`, a
+    pinned conversation whose id is newer keeps the place. Unset means a new one.
+    """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part. At most 64, each 1 to 256 characters, none twice. Unset means `user`."""
+        """Who takes part. At most 64, each 1 to 256 characters on one line without control characters, none twice. Unset means `user`."""
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
@@ -86,6 +93,10 @@ class CreateRequest(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's clock. Unset means now."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The first messages, at most 1000, under the limits and rules of AppendTurnRequest.messages. Unset begins it empty."""
 
     def __init__(
         self,
@@ -96,11 +107,13 @@ class CreateRequest(_message.Message):
         model: _builtins.str = ...,
         request_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         pinned: _builtins.bool = ...,
+        conversation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "create_time", b"create_time", "messages", b"messages", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -114,21 +127,33 @@ class CreateResponse(_message.Message):
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
     """True if this `request_id` had begun a conversation before, so that none was begun now."""
+    cursor: _builtins.str
+    """The position of the new conversation, its first messages included, in the live updates. Unset if the index could not take it
+    yet.
+    """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
         """The new conversation."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The first messages as stored, with sequence, turn number and timestamp. Empty without `CreateRequest.messages`."""
 
     def __init__(
         self,
         *,
         conversation: _conversation_pb2.Conversation | None = ...,
         duplicate: _builtins.bool = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "duplicate", b"duplicate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "cursor", b"cursor", "duplicate", b"duplicate", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -355,8 +380,8 @@ class LoadResponse(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """Whole turns, oldest first, unless `cut_before_sequence` is set. Without `before_turn` only those after the turns that
-        `compression_summary` covers.
+        """Whole turns, oldest first (by turn, then by sequence), unless `cut_before_sequence` is set. Without `before_turn` only those
+        after the turns that `compression_summary` covers; a message that joined a covered turn late is in the history alone.
         """
 
     def __init__(
@@ -388,6 +413,7 @@ class AppendTurnRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_TURN_FIELD_NUMBER: _builtins.int
     DRAFT_ID_FIELD_NUMBER: _builtins.int
+    IN_REPLY_TO_TURN_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     request_id: _builtins.str
@@ -400,10 +426,16 @@ class AppendTurnRequest(_message.Message):
     """The draft that these messages complete (see PublishDelta): subscribers drop it when they see them. At most 128
     characters.
     """
+    in_reply_to_turn: _builtins.int
+    """The turn that these messages answer, where a newer one was opened meanwhile: the assistant messages belong to it, and a tool
+    result answers a call of it before one of another turn. From 1 to the newest turn; not with user messages. Unset means the
+    newest turn.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """1 to 1000 messages, together at most 8 MiB (setting `max_batch_bytes`): one agent run's user message, tool calls, tool
-        results and answer. All are stored, next to each other, or none.
+        results and answer. All are stored, next to each other, or none. A user message opens a turn, an assistant message belongs to
+        the newest one (but see `in_reply_to_turn`), and a tool result to the turn of its call (see Message.tool_call_id).
         """
 
     def __init__(
@@ -414,14 +446,20 @@ class AppendTurnRequest(_message.Message):
         request_id: _builtins.str = ...,
         expected_turn: _builtins.int | None = ...,
         draft_id: _builtins.str = ...,
+        in_reply_to_turn: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "expected_turn", b"expected_turn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "_in_reply_to_turn", b"_in_reply_to_turn", "expected_turn", b"expected_turn", "in_reply_to_turn", b"in_reply_to_turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "conversation_id", b"conversation_id", "draft_id", b"draft_id", "expected_turn", b"expected_turn", "messages", b"messages", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn", "_in_reply_to_turn", b"_in_reply_to_turn", "conversation_id", b"conversation_id", "draft_id", b"draft_id", "expected_turn", b"expected_turn", "in_reply_to_turn", b"in_reply_to_turn", "messages", b"messages", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_turn: _TypeAlias = _typing.Literal["expected_turn"]  # noqa: Y015
     _WhichOneofArgType__expected_turn: _TypeAlias = _typing.Literal["_expected_turn", b"_expected_turn"]  # noqa: Y015
+    _WhichOneofReturnType__in_reply_to_turn: _TypeAlias = _typing.Literal["in_reply_to_turn"]  # noqa: Y015
+    _WhichOneofArgType__in_reply_to_turn: _TypeAlias = _typing.Literal["_in_reply_to_turn", b"_in_reply_to_turn"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_turn) -> _WhichOneofReturnType__expected_turn | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_reply_to_turn) -> _WhichOneofReturnType__in_reply_to_turn | None: ...
 
 Global___AppendTurnRequest: _TypeAlias = AppendTurnRequest  # noqa: Y015
 
@@ -480,10 +518,13 @@ class StreamUpdatesRequest(_message.Message):
     CURSOR_FIELD_NUMBER: _builtins.int
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     MAX_BATCH_FIELD_NUMBER: _builtins.int
+    LOAD_CHANNEL_FIELD_NUMBER: _builtins.int
+    LOAD_CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    LIST_CHANNELS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
-    (settings `update_retention` and `max_updates`), or the index was rebuilt since, the stream begins with a snapshot that
-    is marked `reset`.
+    (settings `update_retention` and `max_updates`), or not up to it, or the index was rebuilt since, or is a copy that was put
+    in its place, the stream begins with a snapshot that is marked `reset`.
     """
     max_turns: _builtins.int
     """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`); above 1000 counts as
@@ -491,7 +532,16 @@ class StreamUpdatesRequest(_message.Message):
     """
     max_batch: _builtins.int
     """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
-    counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner.
+    counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner: an element costs some 0.4 ms
+    however many updates it holds, so whoever may have missed many asks for 1000, as the Python client does.
+    """
+    load_channel: _builtins.str
+    """The snapshot loads the newest conversation on this channel, instead of the newest of all. One of `channels` where these are
+    set; not with `load_conversation_id`. Which updates follow does not depend on it.
+    """
+    load_conversation_id: _builtins.str
+    """The snapshot loads this conversation, instead of the newest. One of `conversation_ids` where these are set. If there is none of
+    this id that the filters choose: ERROR_REASON_CONVERSATION_NOT_FOUND; a snapshot that is marked `reset` then loads none.
     """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -501,6 +551,12 @@ class StreamUpdatesRequest(_message.Message):
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only of conversations on these channels, at most 64. Unset means all."""
 
+    @_builtins.property
+    def list_channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The snapshot lists conversations on these channels alone, at most 64, each one of `channels` where these are set. Unset lists
+        all that the filters choose. Which updates follow does not depend on it.
+        """
+
     def __init__(
         self,
         *,
@@ -509,10 +565,13 @@ class StreamUpdatesRequest(_message.Message):
         cursor: _builtins.str = ...,
         max_turns: _builtins.int = ...,
         max_batch: _builtins.int = ...,
+        load_channel: _builtins.str = ...,
+        load_conversation_id: _builtins.str = ...,
+        list_channels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "max_batch", b"max_batch", "max_turns", b"max_turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "conversation_ids", b"conversation_ids", "cursor", b"cursor", "list_channels", b"list_channels", "load_channel", b"load_channel", "load_conversation_id", b"load_conversation_id", "max_batch", b"max_batch", "max_turns", b"max_turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -702,22 +761,34 @@ class RenameRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    AUTOMATIC_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     title: _builtins.str
     """1 to 80 characters, not only spaces, on one line. Spaces around it are cut."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    automatic: _builtins.bool
+    """Names it as the server itself does, for an import: a name that was given by hand stands, with its topics, and the server may
+    find another one later. Unset names it by hand, for good.
+    """
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it is about, only with `automatic`: at most 16, each in kebab-case as in Conversation. Unset keeps those that it has."""
+
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         title: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        automatic: _builtins.bool = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["automatic", b"automatic", "conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -930,22 +1001,26 @@ class DeleteRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ANCHORS_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService): the receipt is answered again while the index stands."""
     anchors: Global___AnchorDisposition.ValueType
     """What becomes of the anchors that came from it. Needed where there are any."""
+    force: _builtins.bool
+    """Deletes a pinned conversation too. One that is not pinned needs none."""
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         request_id: _builtins.str = ...,
         anchors: Global___AnchorDisposition.ValueType = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "conversation_id", b"conversation_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "conversation_id", b"conversation_id", "force", b"force", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

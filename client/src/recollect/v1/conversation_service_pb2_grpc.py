@@ -131,7 +131,9 @@ class ConversationServiceServicer(object):
     """
 
     def Create(self, request, context):
-        """Begins a conversation. Its first message may follow at any time.
+        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,7 +225,8 @@ class ConversationServiceServicer(object):
 
     def Delete(self, request, context):
         """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        ERROR_REASON_CONVERSATION_PINNED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

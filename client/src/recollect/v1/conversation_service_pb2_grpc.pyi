@@ -47,7 +47,10 @@ class ConversationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ConversationServiceAsyncStub: ...
     Create: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]
-    """Begins a conversation. Its first message may follow at any time."""
+    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
+    """
     Get: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]
     """What is known of one conversation, without its messages."""
     List: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]
@@ -81,7 +84,8 @@ class ConversationServiceStub:
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    ERROR_REASON_CONVERSATION_PINNED.
     """
 
 @_typing.type_check_only
@@ -103,7 +107,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Create: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]  # type: ignore[assignment]
-    """Begins a conversation. Its first message may follow at any time."""
+    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+    its abbreviation.
+    """
     Get: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]  # type: ignore[assignment]
     """What is known of one conversation, without its messages."""
     List: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]  # type: ignore[assignment]
@@ -137,7 +144,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
     Delete: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    ERROR_REASON_CONVERSATION_PINNED.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -162,7 +170,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CreateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CreateResponse, _abc.Awaitable[_conversation_service_pb2.CreateResponse]]:
-        """Begins a conversation. Its first message may follow at any time."""
+        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
+        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
+        its abbreviation.
+        """
 
     @_abc_1.abstractmethod
     def Get(
@@ -268,7 +279,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.DeleteResponse, _abc.Awaitable[_conversation_service_pb2.DeleteResponse]]:
         """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT.
+        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        ERROR_REASON_CONVERSATION_PINNED.
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

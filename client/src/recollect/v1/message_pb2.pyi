@@ -168,13 +168,15 @@ class Message(_message.Message):
     """
     turn_number: _builtins.int
     """Output only. The turn that the message belongs to, from 1. One user message and everything the agent produced in
-    answer share one number. A first message that is not the user's opens turn 1.
+    answer share one number. A first message that is not the user's opens turn 1. A late tool result, or a late answer (see
+    AppendTurnRequest.in_reply_to_turn), has the number of an earlier turn than the messages stored before it: read in the order of
+    turn number, then sequence.
     """
     role: Global___Role.ValueType
     """Who speaks. Required."""
     content: _builtins.str
     """The text. A user message needs content or an attachment; an assistant message needs content, thinking, a tool call or an
-    attachment; a tool result may be empty.
+    attachment, unless its request has tool calls or tool results beside it; a tool result may be empty.
     """
     thinking_text: _builtins.str
     """The model's thinking, only with ROLE_ASSISTANT. Stored and answered, not searched."""
@@ -183,10 +185,13 @@ class Message(_message.Message):
     channel: _builtins.str
     """The channel it came over, where that differs from the conversation's, of the same form. Unset means the conversation's."""
     sender: _builtins.str
-    """The speaker's name or address, where the role alone does not tell ("Caroline"). At most 256 characters. Searchable."""
+    """The speaker's name or address, where the role alone does not tell ("Caroline"). At most 256 characters on one line, without
+    control characters. Searchable.
+    """
     tool_call_id: _builtins.str
-    """The call that this result answers, only with ROLE_TOOL and required there: the id of a call made earlier in the same
-    turn and not answered yet.
+    """The call that this result answers, only with ROLE_TOOL and required there: the id of a call made earlier and not answered yet.
+    The newest turn with such a call takes the result; among earlier turns, the conversation's last 256 unanswered calls can
+    still be answered, and any call of the turn that AppendTurnRequest.in_reply_to_turn names.
     """
     sender_name: _builtins.str
     """The display name of the sender, as the channel gives it ("Hanan"). It is for people and proves nothing: two senders may have

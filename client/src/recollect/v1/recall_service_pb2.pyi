@@ -417,8 +417,8 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def group(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.GroupMessage]:
-        """With `include_group` the newest messages of the other members of the group, oldest first: at most 20, and some 900 tokens, which
-        do not count into the budget. In `rendered` they are an element `group` that is marked untrusted, or lines under a heading that
+        """With `include_group` the newest messages of the other members of the group, oldest first: of the last 20 those that some 900
+        tokens have room for, which do not count into the budget; attachments are left out first. In `rendered` they are an element `group` that is marked untrusted, or lines under a heading that
         says so.
         """
 

@@ -8,6 +8,7 @@ import recollect
 
 from recollect_server.domain.conversation import NOBODY, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
+from recollect_server.domain.text import one_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -44,16 +45,16 @@ def party_from(party: recollect.Party | None) -> Party:
 
 
 def message_to(message: Message) -> recollect.Message:
-    """A message to append. Its sequence and turn number stay behind: the server gives new ones."""
+    """A message to append. Its sequence and turn number stay behind: the server gives new ones. A sender stands on one line."""
     return recollect.Message(
         role=recollect.Role(message.role.value),
         content=message.content,
-        timestamp=time_to(message.timestamp),
+        timestamp=time_to(message.timestamp) if message.timestamp else None,
         thinking_text=message.thinking_text,
         usage=None if message.usage is None else recollect.Usage(message.usage.input, message.usage.output),
         cost=message.cost,
         channel=message.channel,
-        sender=message.sender,
+        sender=one_line(message.sender),
         sender_name=message.sender_name,
         tool_calls=tuple(recollect.ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         tool_call_id=message.tool_call_id,

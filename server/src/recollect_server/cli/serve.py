@@ -1,8 +1,13 @@
 """`recollect-server serve`: runs the service until Ctrl-C or SIGTERM."""
 
+import ctypes
 import gc
+import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.server import CannotListen
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
 _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -23,12 +29,17 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
 def serve(config: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
-    set_up_logs(settings)
+    _give_memory_back()
     # Blocked here and in every thread started later, and waited for below. A handler that sets an event would wait for ever if it
     # came while this thread held the event's lock.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
-        running = app.start(settings, progress=shown("Bringing the index up to the transcripts"))
+        with _ended_by_signals():
+            set_up_logs(settings)
+            running = app.start(settings, progress=shown("Bringing the index up to the transcripts"))
+    except app.OutOfMemory as error:
+        say(f"Error: {error}", sys.stderr)
+        os._exit(1)  # threads that were started may wait for ever for those that could not be
     except (app.CannotStart, CannotListen, RecollectError) as error:
         raise click.ClickException(str(error)) from error
     # What was made so far stays until the end. The collector would go through all of it again and again, and hold Python's lock
@@ -43,3 +54,44 @@ def serve(config: Path | None, **flags: Any) -> None:
     )
     signal.sigwait(_STOPS)
     running.stop()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let the signals end the process at once while it starts, as they end any program: a start may take long, or hang.
+
+    Nothing is lost by it, for a server may be killed at any moment. A thread takes the signals, for the system itself ends the
+    process then, whatever Python waits for; once it is over, the signals wait for whoever asks for them.
+    """
+    is_over = threading.Event()
+    for number in _STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+    def take() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        is_over.wait()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+
+    thread = threading.Thread(target=take, name="signals", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise app.OutOfMemory(app.NO_MEMORY) from error
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _give_memory_back() -> None:
+    """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
+
+    By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48 reads
+    of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and went back to 116.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in ((_M_MMAP_THRESHOLD, 256 << 10), (_M_TRIM_THRESHOLD, 4 << 20), (_M_ARENA_MAX, 2)):
+            mallopt(name, value)

@@ -54,6 +54,23 @@ def newest_turns(
     return (chosen + turn)[::-1], False
 
 
+def first_turns(messages: Iterable[tuple[int, int, T]], max_bytes: int) -> tuple[list[T], bool]:
+    """Return the first messages that have so many bytes together, oldest first, and whether there are more.
+
+    `messages` are `(turn number, bytes, anything)`, oldest first, and are read no further than needed. Turns are whole, unless the
+    first alone is larger: of that its first messages are taken, one at the least.
+    """
+    taken: list[tuple[int, T]] = []
+    total = 0
+    for turn, length, message in messages:
+        total += length
+        if taken and total > max_bytes:
+            whole = [it for number, it in taken if number != turn]
+            return whole or [it for _, it in taken], True
+        taken.append((turn, message))
+    return [it for _, it in taken], False
+
+
 def message_bytes(message: Message) -> int:
     """About how many bytes a message has in an answer or in memory."""
     texts = [message.content, message.thinking_text, *(call.arguments for call in message.tool_calls)]

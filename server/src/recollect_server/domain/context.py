@@ -7,7 +7,7 @@ from enum import IntEnum
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
 from recollect_server.domain.external import Communication, ExternalMessage
-from recollect_server.domain.message import Message, Role
+from recollect_server.domain.message import Message, Role, reading_order
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
 MAX_DROPPED = 100
@@ -122,7 +122,7 @@ class Context:
     @property
     def own(self) -> list[Message]:
         """What was packed of this conversation, in its order."""
-        return [candidate.message for candidate in (*self.warm.packed, *self.hot.packed)]
+        return [candidate.message for candidate in in_order((*self.warm.packed, *self.hot.packed))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ class GroupMessage:
     @property
     def tokens(self) -> int:
         """What it takes."""
-        return max(1, estimate_tokens(self.message.text))
+        files = "".join(f"{file.media_type} {file.uri}" for file in self.message.attachments)
+        return max(1, estimate_tokens(f"{self.message.text}{files}"))
 
     @property
     def name(self) -> str:
@@ -178,5 +179,5 @@ def cost(unit: Iterable[Candidate]) -> int:
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """By their lines."""
-    return sorted(candidates, key=lambda candidate: candidate.message.sequence)
+    """Return the candidates of one conversation in reading order."""
+    return sorted(candidates, key=lambda candidate: reading_order(candidate.message))

@@ -8,9 +8,11 @@ import sys
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Message, Usage
+from recollect_server.domain.message import Message, Role, Usage
+from recollect_server.domain.time import updated
 
 MAX_PARTICIPANTS = 64
+MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
 MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
 _MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
 _MAX_COST = sys.float_info.max
@@ -30,6 +32,10 @@ class Party:
 
 NOBODY = Party()
 NO_USAGE = Usage()
+
+
+OpenCall = tuple[int, str]
+"""A tool call without a result: its turn and its id."""
 
 
 @frozen
@@ -60,6 +66,8 @@ class Conversation:
     """The beginning of the first message: the conversation's name while it has no title."""
     text_bytes: int = 0
     """Bytes of all contents together: the document length of conversation-level BM25."""
+    open_calls: tuple[OpenCall, ...] = ()
+    """The newest `MAX_OPEN_CALLS` tool calls that wait for their results, in the order in which they were made."""
 
     @property
     def name(self) -> str:
@@ -78,6 +86,8 @@ class Began:
     party: Party = NOBODY
     model: str = ""
     pinned: bool = False
+    arrived: int = 0
+    """The server's time when it began, where `time` lies ahead of it; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +209,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 id=content.id,
                 channel=content.channel,
                 create_time=content.time,
-                update_time=content.time,
+                update_time=updated(None, content.time, content.arrived),
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
@@ -214,7 +224,8 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 return before
             return replace(before, title=content.title, topics=content.topics or before.topics)
         case Compressed():
-            return replace(before, compressed_through=content.compressed_through, compression_summary=content.summary)
+            through = min(content.compressed_through, before.turn_count)  # a foreign line may say more than there is
+            return replace(before, compressed_through=through, compression_summary=content.summary)
         case Abbreviated():
             return replace(
                 before,
@@ -232,7 +243,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
             )
         case Continued():
             return replace(before, pinned=False)
-        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
+        case _:  # nothing that the conversation itself shows, or a line of another kind of transcript
             return before
 
 
@@ -252,7 +263,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         id=before.id,
         channel=before.channel,
         create_time=before.create_time,
-        update_time=message.timestamp if first else max(before.update_time, message.timestamp),
+        update_time=updated(None if first else before.update_time, message.timestamp, message.arrived),
         title=before.title,
         topics=before.topics,
         turn_count=max(before.turn_count, message.turn_number),
@@ -270,7 +281,19 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         compression_summary=before.compression_summary,
         opening=before.opening or opening_of(message.content),
         text_bytes=before.text_bytes + len(message.content.encode()),
+        open_calls=open_calls_after(before.open_calls, message),
     )
+
+
+def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[OpenCall, ...]:
+    """Return the unanswered tool calls after a message: without the one it answers, with those it makes."""
+    if not message.tool_calls and not message.tool_call_id:
+        return before
+    if message.role is Role.TOOL:
+        answered = (message.turn_number, message.tool_call_id)
+        return tuple(call for call in before if call != answered)
+    made = dict.fromkeys((message.turn_number, call.id) for call in message.tool_calls)
+    return (*(call for call in before if call not in made), *made)[-MAX_OPEN_CALLS:]
 
 
 def opening_of(content: str) -> str:

@@ -10,9 +10,11 @@ RecollectError
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
 │   └── IdentityNotFound
+├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
+├── ConversationPinned      a delete of a pinned conversation without force
 ├── AnchorsPresent          a delete that does not say what becomes of anchors
 ├── TrustRequired           the party's trust does not allow a reply
 ├── EscalationClosed        it was resolved before, with another answer
@@ -114,6 +116,14 @@ class IdentityNotFound(NothingNamed):
         super().__init__("identity", f"{channel} {address}")
 
 
+class ConversationExists(RecollectError):
+    """A conversation has the id that a new one was to have."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is a conversation {conversation_id} already")
+        self.conversation_id = conversation_id
+
+
 class RequestIdReused(RecollectError):
     """The request id was used before with another payload."""
 
@@ -138,6 +148,14 @@ class ConversationReadOnly(RecollectError):
         super().__init__(f"{conversation_id} is pinned on {channel}, and takes messages from there alone")
         self.conversation_id = conversation_id
         self.channel = channel
+
+
+class ConversationPinned(RecollectError):
+    """A pinned conversation is deleted only if the request forces it."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"{conversation_id} is pinned: say force to delete it, or continue in another conversation first")
+        self.conversation_id = conversation_id
 
 
 class AnchorsPresent(RecollectError):

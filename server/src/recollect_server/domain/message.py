@@ -43,7 +43,10 @@ class Attachment:
 
 @frozen
 class Message:
-    """A message as stored, or, with sequence and turn number 0, as a caller gave it (then `timestamp` may be 0: unset)."""
+    """A message as stored, or, with sequence 0, as a caller gave it.
+
+    Of the latter `timestamp` may be 0: unset; and `turn_number` is 0 but for a late one, which has that of its turn.
+    """
 
     role: Role
     content: str = ""
@@ -59,5 +62,12 @@ class Message:
     tool_call_id: str = ""
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = field(default=None, hash=False)
+    arrived: int = 0
+    """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
     sender_name: str = ""
     """The sender's display name, for people."""
+
+
+def reading_order(message: Message) -> tuple[int, int]:
+    """Return the sort key of a message in its conversation: a late one is read in its turn, not where it was stored."""
+    return message.turn_number, message.sequence

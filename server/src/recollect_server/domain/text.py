@@ -1,4 +1,6 @@
-"""How text is cut into sentences, and into words where the tokeniser of the index cannot: scripts that are written without spaces.
+"""How text is put on one line, and cut into sentences, and into words where the tokeniser of the index cannot.
+
+Scripts that are written without spaces are what it cannot.
 
 SQLite's `unicode61` takes a whole run of Chinese or Japanese as one word. Here every run of such a script becomes its overlapping
 pairs of characters and its last character: `北京大学` -> `北京 京大 大学 学`. A word of two characters or more is then found by its
@@ -17,6 +19,29 @@ _UNSPACED = (
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？]+[”’」』）]*|\n+")
 """The marks that end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none."""
+
+
+_LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters, and those that begin a new line or paragraph."""
+_JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
+
+
+def breaks_line(text: str) -> bool:
+    """Return whether a text has control characters or line ends, which no name has."""
+    return bool(_LINE_BREAKING.search(text))
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without control characters and invisible ones that turn it around."""
+    if not text.isascii():
+        text = "".join(it for it in text if it in _JOINERS or unicodedata.category(it) != "Cf")
+    return " ".join(_LINE_BREAKING.sub(" ", text).split())
+
+
+def quoted(text: str) -> str:
+    """Return the text on one line in quotation marks, which nothing in it can end."""
+    escaped = one_line(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def composed(text: str) -> str:

@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import orjson
 import structlog
@@ -18,9 +20,13 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    TitleAssigned,
+    fold,
 )
 from recollect_server.domain.errors import (
+    ConversationExists,
     ConversationNotFound,
+    ConversationPinned,
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
@@ -29,7 +35,9 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.naming import notes_due
 from recollect_server.domain.routing import Place, place_of
+from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -94,7 +102,7 @@ class Conversations:
         found = found[:size]
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([stored.conversation for stored in found], following)
+        return Page([self._space.current(stored.conversation) for stored in found], following)
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -106,20 +114,28 @@ class Conversations:
         party: Party,
         model: str,
         create_time: int | None,
+        conversation_id: str = "",
         request_id: str,
+        messages: list[Message] | None = None,
         pinned: bool = False,
-    ) -> tuple[Conversation, bool]:
-        """Begins a conversation. Returns it, and whether this request had begun it before.
+    ) -> Appended:
+        """Begin a conversation with its first messages, if it has any, in one write: all or none.
 
-        `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        It has the given id or, if that is empty, a new one; raise ConversationExists if the id is taken. `pinned` gives it the
+        place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
         """
-        payload = {
+        messages = messages or []
+        payload: dict[str, Any] = {
             "channel": channel,
             "participants": participants,
             "party": [party.contact, party.group_id, party.thread_id, party.subject],
             "model": model,
             "created": create_time,
         }
+        if conversation_id:
+            payload["id"] = conversation_id
+        if messages:
+            payload["messages"] = [message_fields(message) for message in messages]
         if party.contact_name:
             payload["contact_name"] = party.contact_name
         if pinned:
@@ -129,18 +145,29 @@ class Conversations:
         held: AbstractContextManager[object] = self._space.place_locks.hold(place.name) if pinned and place.known else nullcontext()
         with self._space.request_locks.hold(request_id or channel), held:
             if request and (known := find_known(self._space, request, None)):
-                conversation = as_it_was(self._space, self._replays, known, None)[1]
+                stored, conversation = as_it_was(self._space, self._replays, known, None)
                 if pinned and place.known:
                     self._unpin_others(place, conversation.id, self._pinned_at(place))
-                return conversation, True
+                return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
+            now = self._space.clock()
+            time = now if create_time is None else create_time
+            given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
+            arrived = arrival(time, 0, now)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned, arrived)
+            empty = fold(None, began)
+            assert empty is not None
+            check_writable(empty, [message.channel for message in messages])
+            head = Head(empty, 0, 1, None, indexed=True)
+            first = placed(head, self._joined(head, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
-            time = self._space.clock() if create_time is None else create_time
-            conversation_id = f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned)
             with self._space.locks.hold(conversation_id):
-                conversation = self._space.begin([began], conversation_id, request).head.conversation
+                if given and self._space.folder.is_taken(given):
+                    raise ConversationExists(given)
+                done = self._space.begin([began, *first], conversation_id, request)
             self._unpin_others(place, conversation_id, others)
-            return conversation, False
+        return Appended(
+            done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
+        )
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
@@ -175,9 +202,15 @@ class Conversations:
         request_id: str,
         expected_turn: int | None,
         draft_id: str,
+        in_reply_to_turn: int | None = None,
     ) -> Appended:
-        """Appends messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none."""
-        payload = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        """Append messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all or none.
+
+        Assistant messages belong to turn `in_reply_to_turn`, or to the newest; tool results to the turn of their calls.
+        """
+        payload: dict[str, Any] = {"id": conversation_id, "draft": draft_id, "messages": [message_fields(m) for m in messages]}
+        if in_reply_to_turn is not None:
+            payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
             head = self._space.end(conversation_id)
@@ -190,12 +223,18 @@ class Conversations:
                 raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
             if head.conversation.pinned:
                 check_writable(head.conversation, [message.channel for message in messages])
-            self._check_tool_results(head, messages)
-            lines: list[Content] = [*placed(head, messages, self._space.clock())]
+            joined = self._joined(head, messages, in_reply_to_turn)
+            lines: list[Content] = [*placed(head, joined, self._space.clock())]
             done = self._space.commit(head, lines, request, draft_id=draft_id)
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
+
+    def assign_title(self, conversation_id: str, title: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+        """Name a conversation as the server itself does: a name that was given by hand stands."""
+        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics}
+        request = key_of("Rename", request_id, payload)
+        return self._record(conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock()))
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""
@@ -228,6 +267,18 @@ class Conversations:
         request = key_of("RecordAbbreviation", request_id, {"id": conversation_id, "text": text, "topics": topics})
         return self._record(conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None))
 
+    def queue_notes(self, conversation_id: str) -> None:
+        """Queue the notes of a conversation that is left.
+
+        One that is gone, or an index that refuses, is passed over: notes that are not queued are written once the conversation has
+        been idle for a while.
+        """
+        with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
+            with self._space.locks.hold(conversation_id):
+                head = self._space.head(conversation_id)
+            if head.number is not None and notes_due(head.conversation):
+                self._space.index.want_abbreviation(head.number, None)
+
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
         """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
         request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
@@ -243,9 +294,13 @@ class Conversations:
             elif known:
                 self._space.index.remember(known)
 
-    def delete(self, conversation_id: str, anchors: int, request_id: str) -> Receipt:
-        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors."""
-        request = key_of("Delete", request_id, {"id": conversation_id, "anchors": anchors})
+    def delete(self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False) -> Receipt:
+        """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors.
+
+        Raises ConversationPinned for a pinned one without `force`.
+        """
+        payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
+        request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
         while True:
             if (under_way := self._deletes.get(conversation_id)) is not None:
                 under_way.wait()
@@ -254,7 +309,7 @@ class Conversations:
                     continue
                 if request and (known := find_known(self._space, request, None)):
                     return _receipt(known)
-                number = self._begin_delete(conversation_id, anchors)
+                number = self._begin_delete(conversation_id, anchors, force=force)
                 done = self._deletes[conversation_id] = threading.Event()
             break
         try:
@@ -264,9 +319,12 @@ class Conversations:
             del self._deletes[conversation_id]
             done.set()
 
-    def _begin_delete(self, conversation_id: str, anchors: int) -> int | None:
+    def _begin_delete(self, conversation_id: str, anchors: int, *, force: bool) -> int | None:
         """Makes the conversation unknown, durably. Returns its number if it is indexed. Hold its lock."""
-        number = self._space.head(conversation_id).number
+        head = self._space.head(conversation_id)
+        if head.conversation.pinned and not force:
+            raise ConversationPinned(conversation_id)
+        number = head.number
         deletion.settle_anchors(self._space, conversation_id, number, anchors)
         deletion.begin_delete(self._space.folder, conversation_id)
         self._space.forget(conversation_id)
@@ -308,41 +366,86 @@ class Conversations:
             reach("event.recorded")
             return done.head.conversation
 
-    def _check_tool_results(self, head: Head, messages: list[Message]) -> None:
-        """Refuses a tool result whose call was not made, or was answered, in its turn; and a call whose id the turn has."""
-        calls: dict[str, bool] | None = None  # whether each waits; None: those of the turn that is open, not looked up yet
+    def _joined(self, head: Head, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
+        """Return the messages with the turns of those that join an earlier one than the newest.
+
+        Raises InvalidField for a tool result whose call was not made, or was answered; for a call whose id its turn has; and for a
+        turn that is not there.
+        """
+        newest = head.conversation.turn_count
+        if in_reply_to_turn is not None and not 1 <= in_reply_to_turn <= newest:
+            there = f"has turns 1 to {newest}" if newest else "has no turn yet"
+            raise InvalidField.of("in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}")
+        calls = _Calls(head, partial(self._calls_of, head))
+        joined: list[Message] = []
         for index, message in enumerate(messages):
-            if message.role is Role.USER:
-                calls = {}
-            elif message.role is Role.ASSISTANT and message.tool_calls:
-                if calls is None:
-                    calls = self._calls(head)
-                for place, call in enumerate(message.tool_calls):
-                    if call.id in calls:
-                        raise InvalidField.of(
-                            f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
-                        )
-                    calls[call.id] = True
-            elif message.role is Role.TOOL:
-                if calls is None:
-                    calls = self._calls(head)
-                if not calls.get(message.tool_call_id):
+            if message.role is Role.USER or newest == 0:
+                newest += 1
+                calls.begin(newest)
+            turn = in_reply_to_turn or newest
+            for place, call in enumerate(message.tool_calls):
+                if not calls.make(turn, call.id):
+                    raise InvalidField.of(
+                        f"messages[{index}].tool_calls[{place}].id", f"is {call.id!r}, which another call of this turn has"
+                    )
+            if message.role is Role.TOOL:
+                found = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
+                if found is None:
                     raise InvalidField.of(
                         f"messages[{index}].tool_call_id",
-                        f"is {message.tool_call_id!r}, and no tool call of that id waits for a result in this turn",
+                        f"is {message.tool_call_id!r}, and no tool call of that id waits for a result",
                     )
-                calls[message.tool_call_id] = False
+                turn = found
+            joined.append(message if turn == newest else replace(message, turn_number=turn))
+        return joined
 
-    def _calls(self, head: Head) -> dict[str, bool]:
-        """The tool calls of the newest turn, and whether each waits for its result."""
+    def _calls_of(self, head: Head, turn: int) -> dict[str, bool]:
+        """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
-        turn = head.conversation.turn_count
         written = turns_of(self._space, head, turn, turn).messages
         for message in [*written, *(m for m in self._space.held(head.conversation.id) if m.turn_number == turn)]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
         return calls
+
+
+class _Calls:
+    """The tool calls of a conversation and whether each waits for its result, while a batch is placed behind its end.
+
+    Exact for the turns that are asked for by number, which are read; for other turns what the conversation notes of them.
+    """
+
+    def __init__(self, head: Head, read: Callable[[int], dict[str, bool]]) -> None:
+        self._read = read
+        self._noted = head.conversation.open_calls
+        self._turns: dict[int, dict[str, bool]] = {}
+
+    def begin(self, turn: int) -> None:
+        """Note that a turn begins, without any call."""
+        self._turns[turn] = {}
+
+    def make(self, turn: int, call_id: str) -> bool:
+        """Note a call. Return False if its turn has one of that id."""
+        calls = self._of(turn)
+        if call_id in calls:
+            return False
+        calls[call_id] = True
+        return True
+
+    def answer(self, call_id: str, newest: int, named: int | None) -> int | None:
+        """Note the result of a call, and return its turn: the named one, or else the newest with such a call; None: no turn."""
+        noted = {turn for turn, name in self._noted if name == call_id}
+        turns = [*([named] if named else []), newest, *sorted(noted | self._turns.keys(), reverse=True)]
+        found = next((turn for turn in turns if self._of(turn).get(call_id)), None)
+        if found is not None:
+            self._of(found)[call_id] = False
+        return found
+
+    def _of(self, turn: int) -> dict[str, bool]:
+        if turn not in self._turns:
+            self._turns[turn] = self._read(turn)
+        return self._turns[turn]
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:

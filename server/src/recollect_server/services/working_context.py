@@ -4,28 +4,30 @@ Read from the transcript each time, with the index only saying where; without th
 """
 
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import structlog
 
-from recollect_server.domain.budget import message_tokens, newest_turns
+from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place, newest_within
-from recollect_server.storage.transcript.reader import Line, damaged_between, messages_of, read_lines, scan
+from recollect_server.storage.transcript.reader import Line, around, messages_of, read_lines, scan
 
 log = structlog.get_logger("recollect.working_context")
+
+_LAST = 1 << 31  # no turn has a higher number
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Messages of whole turns, oldest first, and how many lines among them were damaged and left out."""
+    """Messages of whole turns, in reading order, and how many lines among them were damaged and left out."""
 
     messages: list[Message]
     damaged: int = 0
@@ -94,23 +96,29 @@ class WorkingContext:
                     max_tokens=limits.max_tokens,
                     max_bytes=limits.max_bytes,
                 )
-                return read_turns(self._space, head.conversation.id, places), has_more, cut
+                last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
+                first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
+                return read_turns(self._space, head, places, first, None if before_sequence else last), has_more, cut
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
 
-        def offered(message: Message) -> bool:
-            return (not before_turn or message.turn_number < before_turn) and (
-                not before_sequence or message.sequence < before_sequence
-            )
+        at = message_at(self._space, head, before_sequence) if before_sequence else None
 
-        newest = _Newest(limits.max_bytes)
+        def offered(message: Message) -> bool:
+            if before_turn and message.turn_number >= before_turn:
+                return False
+            if at is not None:
+                return reading_order(message) < reading_order(at)
+            return not before_sequence or message.sequence < before_sequence
+
+        newest = _Kept(limits.max_bytes, newest=True)
         damaged = 0
         for line in _unindexed(self._space, head):
             damaged += line.entry is None
             if line.entry and isinstance(message := line.entry.content, Message) and offered(message):
                 newest.add(message, line.length)
         chosen, cut = newest_turns(
-            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.kept)),
+            ((m.turn_number, message_tokens(m), length, m) for m, length in reversed(newest.in_order())),
             after_turn=after_turn,
             max_turns=limits.max_turns,
             max_tokens=limits.max_tokens,
@@ -119,26 +127,31 @@ class WorkingContext:
         return Turns(chosen, damaged), len(chosen) < newest.count, cut
 
 
-class _Newest:
-    """The last messages of a transcript that is read from its beginning: those that so many bytes hold, and one before them."""
+class _Kept:
+    """Of messages in the order of their lines, the newest (or the first) in reading order that so many bytes hold, and one more."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, newest: bool) -> None:
         self.count = 0
-        self.kept: deque[tuple[Message, int]] = deque()
+        self._kept: list[tuple[int, int, int, Message]] = []  # a heap: on top the one to give up next
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._sign = 1 if newest else -1
 
     def add(self, message: Message, length: int) -> None:
-        """The next message."""
+        """Take in the next message."""
         self.count += 1
-        self.kept.append((message, length))
+        heappush(self._kept, (self._sign * message.turn_number, self._sign * message.sequence, length, message))
         self._bytes += length
-        while len(self.kept) > 2 and self._bytes - self.kept[0][1] > self._max_bytes:
-            self._bytes -= self.kept.popleft()[1]
+        while len(self._kept) > 2 and self._bytes - self._kept[0][2] > self._max_bytes:
+            self._bytes -= heappop(self._kept)[2]
+
+    def in_order(self) -> list[tuple[Message, int]]:
+        """Return those that are kept in reading order, each with its bytes."""
+        return sorted(((it[3], it[2]) for it in self._kept), key=lambda kept: reading_order(kept[0]))
 
     def within(self) -> list[Message]:
-        """Those that the bytes hold, one at the least."""
-        messages = [message for message, _ in self.kept]
+        """Return those that the bytes hold, one at the least; for the newest."""
+        messages = [message for message, _ in self.in_order()]
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
@@ -150,36 +163,32 @@ def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, m
     if head.indexed and head.number is not None:
         try:
             places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
-            return read_turns(space, head.conversation.id, places), more
+            return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages: list[Message] = []
-    size = damaged = 0
+    at = message_at(space, head, after) if after else None
+    kept = _Kept(max_bytes, newest=False)
+    damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
-        if not line.entry or not isinstance(message := line.entry.content, Message):
+        if not line.entry or not isinstance(message := line.entry.content, Message) or not first <= message.turn_number <= last:
             continue
-        if message.turn_number > last:
-            break
-        if message.turn_number < first or message.sequence <= after:
-            continue
-        size += line.length
-        if messages and size > max_bytes:
-            whole = [it for it in messages if it.turn_number != messages[-1].turn_number]
-            return Turns(whole if whole and message.turn_number == messages[-1].turn_number else messages, damaged), True
-        messages.append(message)
-    return Turns(messages, damaged), False
+        if reading_order(message) > reading_order(at) if at else message.sequence > after:
+            kept.add(message, line.length)
+    messages, more = first_turns(((it.turn_number, length, it) for it, length in kept.in_order()), max_bytes)
+    return Turns(messages, damaged), more
 
 
 def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0) -> Turns:
     """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least."""
     if head.indexed and head.number is not None:
         try:
-            places = newest_within(space.index.turn_places(head.number, first, last), max_bytes)
-            return read_turns(space, head.conversation.id, places)
+            found = space.index.turn_places(head.number, first, last)
+            places = newest_within(found, max_bytes)
+            return read_turns(space, head, places, first if len(places) == len(found) else None, last)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    newest = _Newest(max_bytes or sys.maxsize)
+    newest = _Kept(max_bytes or sys.maxsize, newest=True)
     damaged = 0
     for line in _unindexed(space, head):
         damaged += line.entry is None
@@ -196,6 +205,7 @@ def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], ma
     if head.indexed and head.number is not None:
         try:
             places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
+            _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -209,20 +219,46 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
     if head.indexed and head.number is not None:
         try:
             found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
-def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:
-    """The messages at these places, which are whole turns; damaged lines among them are counted. Raises StorageUnavailable."""
-    turns = read_places(space, conversation_id, places)
+def read_turns(space: Space, head: Head, places: list[Place], first: int | None, last: int | None) -> Turns:
+    """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
+
+    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None: before it). Where a message seems
+    to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is wrong, or did not take
+    in what was acknowledged; StorageUnavailable.
+    """
+    turns = read_places(space, head.conversation.id, places)
+    if turns.messages:
+        opening, newest = turns.messages[0], turns.messages[-1]
+        seems_whole = first is None or (
+            first in (0, opening.turn_number) and (opening.role is Role.USER or opening.turn_number == 1)
+        )
+        range_of_turns = (opening.turn_number, newest.turn_number if last is None else last)
+    else:
+        seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
+        range_of_turns = (0, 0)
+    end = head.size if last is not None else 0
     try:
-        lost = damaged_between(space.folder.path(conversation_id), places)
+        damaged, left_out = around(space.folder.path(head.conversation.id), places, end, range_of_turns)
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    return Turns(turns.messages, turns.damaged + lost)
+    _check_taken_in(space, head)
+    if left_out or not seems_whole:
+        with space.locks.hold(head.conversation.id):
+            space.compare(head.conversation.id)
+    return Turns(turns.messages, turns.damaged + damaged)
+
+
+def _check_taken_in(space: Space, head: Head) -> None:
+    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
+    if space.behind.has(head.conversation.id):
+        raise IndexUnavailable("the index did not take in the newest lines")
 
 
 def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:
@@ -260,4 +296,4 @@ def _unindexed(space: Space, head: Head) -> Iterator[Line]:
 
 def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
     lines = list(_unindexed(space, head))
-    return messages_of(lines), sum(line.entry is None for line in lines)
+    return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

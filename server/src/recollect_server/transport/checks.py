@@ -16,6 +16,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect_server.domain.addresses import MAX_DISPLAY_NAME
 from recollect_server.domain.errors import InvalidField, Violation
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_escalation_id
+from recollect_server.domain.text import breaks_line
 from recollect_server.domain.time import DAY
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -67,6 +68,12 @@ class Checks:
             self.refuse(name, f"has {len(value)} characters; {least} to {most} are allowed")
         else:
             self.no_nul(name, value)
+
+    def one_line(self, name: str, value: str, *, most: int, least: int = 0) -> None:
+        """A text of `least` to `most` characters on one line, without control characters."""
+        self.text(name, value, most=most, least=least)
+        if breaks_line(value.replace("\0", "")):
+            self.refuse(name, "has control characters or line ends; a name stands on one line")
 
     def long_text(self, name: str, value: str, most: int) -> None:
         """A text of at most `most` bytes without NUL."""
@@ -151,7 +158,7 @@ class Checks:
         """Names of participants, none twice."""
         self.count(name, values, MAX_FILTER)
         for index, value in enumerate(values[:MAX_FILTER]):
-            self.text(f"{name}[{index}]", value, least=1, most=MAX_NAME)
+            self.one_line(f"{name}[{index}]", value, least=1, most=MAX_NAME)
         if len(set(values)) != len(values):
             self.refuse(name, "names somebody twice")
 

@@ -4,6 +4,7 @@ from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
 
 from recollect_server.domain.addresses import MAX_DISPLAY_NAME, OWNERS_ALONE, normal_address, normal_message_ids
+from recollect_server.domain.text import breaks_line
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.checks_message import check_attachments
 
@@ -29,6 +30,8 @@ def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, n
     checks.text("sender", request.sender, most=MAX_ADDRESS)
     checks.text("sender_name", request.sender_name, most=MAX_DISPLAY_NAME)
     sender = normal_address(request.channel, request.sender)
+    if breaks_line(sender.replace("\0", "")):
+        checks.refuse("sender", "has control characters or line ends inside")
     if not sender and request.channel not in OWNERS_ALONE:
         checks.refuse("sender", f"is no address on {request.channel}" if request.sender else "is required on this channel")
     size = request.ByteSize()

@@ -24,10 +24,12 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON spells it; a text that 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so that what is in it does not count
 
 
-def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, now: int) -> None:
+def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, now: int, *, least: int = 1) -> None:
     """Checks a batch to append; `now` is the server's clock in milliseconds."""
-    if not checks.count("messages", values, _MAX_MESSAGES, least=1):
+    if not checks.count("messages", values, _MAX_MESSAGES, least=least):
         return
+    # Agents' frameworks put an empty message of the assistant beside its tool calls or their results.
+    beside_calls = any(value.tool_calls or value.role == ROLE_TOOL for value in values)
     total = 0
     for index, value in enumerate(values):
         size = value.ByteSize()
@@ -35,7 +37,7 @@ def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, no
         if size > limits.message_bytes:
             checks.refuse(f"messages[{index}].content", f"the message has {size} bytes; at most {limits.message_bytes} are allowed")
         else:
-            _check_message(checks, f"messages[{index}]", value, now)
+            _check_message(checks, f"messages[{index}]", value, now, may_be_empty=beside_calls)
     if total > limits.batch_bytes:
         checks.refuse("messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed")
 
@@ -50,7 +52,7 @@ def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -
         checks.not_negative(f"{name}[{index}].bytes_length", attachment.bytes_length)
 
 
-def _check_message(checks: Checks, name: str, value: Message, now: int) -> None:
+def _check_message(checks: Checks, name: str, value: Message, now: int, *, may_be_empty: bool) -> None:
     """Runs for every message that is stored: what is unset or right is not named."""
     role = value.role
     if role not in _ROLES:
@@ -64,8 +66,11 @@ def _check_message(checks: Checks, name: str, value: Message, now: int) -> None:
     empty = not value.content and not value.attachments
     if empty and role == ROLE_USER:
         checks.refuse(f"{name}.content", "is empty, and there is no attachment")
-    elif empty and assistant and not value.thinking_text and not value.tool_calls:
-        checks.refuse(f"{name}.content", "is empty, and there is no thinking, no tool call and no attachment")
+    elif empty and assistant and not (value.thinking_text or value.tool_calls or may_be_empty):
+        checks.refuse(
+            f"{name}.content",
+            "is empty, and there is no thinking, no attachment, and no tool call in this message or beside it: leave it out",
+        )
     if value.thinking_text and not assistant:
         checks.refuse(f"{name}.thinking_text", "goes with ROLE_ASSISTANT alone")
     if value.tool_calls and not assistant:
@@ -75,7 +80,7 @@ def _check_message(checks: Checks, name: str, value: Message, now: int) -> None:
     if value.tool_call_id:
         checks.text(f"{name}.tool_call_id", value.tool_call_id, most=_MAX_CALL_NAME)
     if value.sender:
-        checks.text(f"{name}.sender", value.sender, most=MAX_NAME)
+        checks.one_line(f"{name}.sender", value.sender, most=MAX_NAME)
     if value.sender_name:
         checks.text(f"{name}.sender_name", value.sender_name, most=MAX_DISPLAY_NAME)
     if value.channel:

@@ -4,6 +4,7 @@ from functools import partial
 
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.message_pb2 import ROLE_USER
 
 from recollect_server.domain.addresses import WEB
 from recollect_server.domain.commands import listed_model
@@ -14,6 +15,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.transport.answers import Answers
@@ -76,6 +78,8 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        check_messages(checks, request.messages, self._limits, self._clock(), least=0)
         party = party_from(request.party)
         if request.pinned:
             placed = pinned_party(request.channel, party)
@@ -84,16 +88,22 @@ class ConversationHandlers:
             else:
                 party = placed
         checks.done()
-        conversation, duplicate = self._conversations.create(
+        begun = self._conversations.create(
             channel=request.channel,
             participants=tuple(request.participants),
             party=party,
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
+            conversation_id=request.conversation_id,
             request_id=request.request_id,
+            messages=[message_from(message) for message in request.messages],
             pinned=request.pinned,
         )
-        return api.CreateResponse(conversation=conversation_to(conversation), duplicate=duplicate)
+        answer = api.CreateResponse(duplicate=begun.duplicate, cursor=begun.cursor)
+        fill_conversation(answer.conversation, begun.conversation)
+        for message in begun.messages:
+            fill_message(answer.messages.add(), message)
+        return answer
 
     def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
         """What is known of a conversation."""
@@ -162,6 +172,11 @@ class ConversationHandlers:
         checks.text("draft_id", request.draft_id, most=_MAX_NAME)
         checks.not_negative("expected_turn", request.expected_turn)
         check_messages(checks, request.messages, self._limits, self._clock())
+        in_reply_to_turn = request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
+        if in_reply_to_turn is not None and in_reply_to_turn < 1:
+            checks.refuse("in_reply_to_turn", f"is {in_reply_to_turn}; turns begin with 1")
+        if in_reply_to_turn is not None and any(message.role == ROLE_USER for message in request.messages):
+            checks.refuse("in_reply_to_turn", "does not go with user messages: each opens a turn of its own")
         checks.done()
         appended = self._conversations.append(
             request.conversation_id,
@@ -169,6 +184,7 @@ class ConversationHandlers:
             request_id=request.request_id,
             expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
             draft_id=request.draft_id,
+            in_reply_to_turn=in_reply_to_turn,
         )
         answer = api.AppendTurnResponse(
             turn_number=appended.messages[-1].turn_number if appended.messages else 0,
@@ -189,10 +205,12 @@ class ConversationHandlers:
         checks.channels("channels", request.channels)
         checks.not_negative("max_turns", request.max_turns)
         checks.not_negative("max_batch", request.max_batch)
+        _check_choice(checks, request)
         checks.done()
+        choice = Choice(request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels)))
         interest = Interest(frozenset(request.conversation_ids), frozenset(request.channels))
         turns, batch = min(request.max_turns, _MAX_TURNS), min(max(request.max_batch, 1), _MAX_BATCH)
-        subscribe = partial(self._live.subscribe, interest, request.cursor, turns)
+        subscribe = partial(self._live.subscribe, interest, choice, request.cursor, turns)
         self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
 
     def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
@@ -236,8 +254,15 @@ class ConversationHandlers:
         if any(character in title for character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
             checks.refuse("title", "is not on one line")
         checks.request_id(request.request_id)
+        checks.topics("topics", request.topics)
+        if request.topics and not request.automatic:
+            checks.refuse("topics", "go with `automatic` alone")
         checks.done()
-        conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
+        if request.automatic:
+            topics = tuple(request.topics)
+            conversation = self._conversations.assign_title(request.conversation_id, title, topics, request.request_id)
+        else:
+            conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
         return api.RenameResponse(conversation=conversation_to(conversation))
 
     def SetModel(self, request: api.SetModelRequest, context: grpc.ServicerContext) -> api.SetModelResponse:
@@ -292,12 +317,29 @@ class ConversationHandlers:
             checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id)
+        receipt = self._conversations.delete(request.conversation_id, request.anchors, request.request_id, force=request.force)
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
             delete_time=timestamp(receipt.time),
         )
+
+
+def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
+    """Checks what a snapshot is to load and to list: what the filters leave out would never change."""
+    checks.label("load_channel", request.load_channel)
+    checks.conversation_id("load_conversation_id", request.load_conversation_id, required=False)
+    checks.channels("list_channels", request.list_channels)
+    if request.load_channel and request.load_conversation_id:
+        checks.refuse("load_channel", "does not go with load_conversation_id: one conversation is loaded")
+    if request.load_conversation_id and request.conversation_ids and request.load_conversation_id not in request.conversation_ids:
+        checks.refuse("load_conversation_id", "is not among conversation_ids")
+    if request.channels:
+        if request.load_channel and request.load_channel not in request.channels:
+            checks.refuse("load_channel", "is not among channels")
+        for index, channel in enumerate(request.list_channels[:MAX_FILTER]):
+            if channel not in request.channels:
+                checks.refuse(f"list_channels[{index}]", "is not among channels")
 
 
 def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:

@@ -53,7 +53,9 @@ def create(
     party: Party | None,
     model: str | None,
     create_time: datetime | None,
+    messages: Iterable[Message] | None,
     pinned: bool,
+    conversation_id: str | None,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -64,7 +66,9 @@ def create(
         party=parts.party(party),
         model=model,
         create_time=create_time,
+        messages=None if messages is None else parts.messages(messages),
         pinned=pinned,
+        conversation_id=conversation_id,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -137,6 +141,7 @@ def append_turn(
     conversation_id: str,
     messages: Iterable[Message],
     expected_turn: int | None,
+    in_reply_to_turn: int | None,
     draft_id: str | None,
     request_id: str | None,
 ) -> Call[pb.AppendTurnRequest, pb.AppendTurnResponse, AppendedTurn]:
@@ -146,6 +151,7 @@ def append_turn(
         conversation_id=conversation_id,
         messages=parts.messages(messages),
         expected_turn=expected_turn,
+        in_reply_to_turn=in_reply_to_turn,
         draft_id=draft_id,
         request_id=parts.request_id(request_id),
     )
@@ -153,7 +159,13 @@ def append_turn(
 
 
 def watch(
-    conversation_ids: Iterable[str] | None, channels: Iterable[str] | None, cursor: str | None, max_turns: int | None
+    conversation_ids: Iterable[str] | None,
+    channels: Iterable[str] | None,
+    cursor: str | None,
+    max_turns: int | None,
+    load_channel: str | None,
+    load_conversation_id: str | None,
+    list_channels: Iterable[str] | None,
 ) -> WatchCall:
     """StreamUpdates: the first connection of a watch."""
     request = fill(
@@ -163,6 +175,9 @@ def watch(
         cursor=cursor,
         max_turns=max_turns,
         max_batch=_BATCH,
+        load_channel=load_channel,
+        load_conversation_id=load_conversation_id,
+        list_channels=list_channels,
     )
     return Call(_STREAM_UPDATES, request, read_update.updates_of)
 
@@ -194,9 +209,18 @@ def switch(
     return Call(_SWITCH, request, read.loaded)
 
 
-def rename(conversation_id: str, title: str, request_id: str | None) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
+def rename(
+    conversation_id: str, title: str, automatic: bool, topics: Iterable[str] | None, request_id: str | None
+) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
     """Rename."""
-    request = fill(pb.RenameRequest(), conversation_id=conversation_id, title=title, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.RenameRequest(),
+        conversation_id=conversation_id,
+        title=title,
+        automatic=automatic,
+        topics=topics,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_RENAME, request, lambda response: read.conversation(response.conversation))
 
 
@@ -237,7 +261,7 @@ def record_abbreviation(
 
 
 def delete(
-    conversation_id: str, anchors: AnchorDisposition | None, request_id: str | None
+    conversation_id: str, anchors: AnchorDisposition | None, force: bool, request_id: str | None
 ) -> Call[pb.DeleteRequest, pb.DeleteResponse, DeletionReceipt]:
     """Delete."""
     if anchors is not None and anchors not in _DISPOSITIONS:
@@ -246,6 +270,7 @@ def delete(
         pb.DeleteRequest(),
         conversation_id=conversation_id,
         anchors=None if anchors is None else _DISPOSITIONS[anchors],
+        force=force or None,
         request_id=parts.request_id(request_id),
     )
     return Call(_DELETE, request, read.receipt)

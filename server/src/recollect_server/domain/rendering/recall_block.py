@@ -2,6 +2,8 @@
 
 from recollect_server.domain.addresses import display_name
 from recollect_server.domain.context import Candidate, Context
+from recollect_server.domain.rendering.spoken import speaker
+from recollect_server.domain.text import one_line, quoted
 from recollect_server.domain.time import to_text
 
 _HEAD = "What was said before, in other conversations:"
@@ -31,12 +33,11 @@ def recall_block(context: Context) -> str:
 def _source(context: Context, number: int, it: Candidate) -> str:
     message = it.message
     name = context.names.get(it.conversation_id) or it.conversation_id
-    where = f'"{_line(name)}" ({it.conversation_id}, turn {message.turn_number})'
-    return (
-        f"[{number}] {to_text(message.timestamp)[:10]}, {where}, {_line(message.sender or message.role)}: {_line(message.content)}"
-    )
+    where = f"{quoted(name)} ({it.conversation_id}, turn {message.turn_number})"
+    who = speaker(message.sender, message.role)
+    return f"[{number}] {to_text(message.timestamp)[:10]}, {where}, {who}: {_line(message.content)}"
 
 
 def _line(text: str) -> str:
-    words = " ".join(text[: 4 * _MOST].split())
+    words = one_line(text[: 4 * _MOST])
     return words if len(words) <= _MOST else words[: _MOST - 1].rstrip() + "…"

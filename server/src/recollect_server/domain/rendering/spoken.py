@@ -1,11 +1,19 @@
 """What the forms of the two APIs share: a conversation as steps, each tool call with its results."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, Role, ToolCall
+from recollect_server.domain.text import one_line, quoted
 
+_ROLES = frozenset(["agent", "ai", "assistant", "bot", "developer", "function", "human", "model", "system", "tool", "user", "you"])
+"""Words that a model may read as the name of a role."""
+_OF_NAMES = frozenset("_.,'’@+()/&-")
+_MARKS = frozenset(["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sc", "Sk", "Sm"])
+"""Categories of punctuation and of symbols that are no pictures: of these a name has only `_OF_NAMES`."""
+_WORD = re.compile(r"\w+")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
 
@@ -43,9 +51,22 @@ def steps(messages: Sequence[Message]) -> Iterator[Step]:
                 calls.append(Called(f"call_{number}", _name(call), call.arguments, _text(result)))
         text = _text(message)
         if several and message.role is Role.USER and message.sender and text:
-            text = f"{message.sender}: {text}"
+            text = f"{speaker(message.sender, message.role)}: {text}"
         if text or calls:
             yield Step(message.role, text, tuple(calls))
+
+
+def speaker(sender: str, role: str) -> str:
+    """Return who speaks, for the beginning of a line: the sender's name, or the role where there is none.
+
+    A name that reads as a role, or has characters that could end it, stands in quotation marks behind the role.
+    """
+    name = one_line(sender)
+    if not name:
+        return role
+    words = _WORD.findall(unicodedata.normalize("NFKC", name).casefold())
+    is_plain = all(it in _OF_NAMES or unicodedata.category(it) not in _MARKS for it in name)
+    return name if is_plain and _ROLES.isdisjoint(words) else f"{role} {quoted(name)}"
 
 
 def _result(following: Sequence[Message], call: ToolCall) -> Message | None:
@@ -59,7 +80,7 @@ def _result(following: Sequence[Message], call: ToolCall) -> Message | None:
 
 
 def _text(message: Message) -> str:
-    files = [f"[attachment: {file.media_type} {file.uri}]" for file in message.attachments]
+    files = [f"[attachment: {one_line(f'{file.media_type} {file.uri}')}]" for file in message.attachments]
     return "\n".join(part for part in (message.content.rstrip(), *files) if part.strip())
 
 

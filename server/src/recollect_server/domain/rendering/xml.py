@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate, Context, GroupMessage
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.text import one_line
 from recollect_server.domain.time import to_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -45,7 +46,8 @@ def _element(name: str, parts: list[str], **attributes: str) -> str:
 
 
 def _attributes(**values: str | int | float) -> str:
-    return "".join(f" {name}={quoteattr(_NOT_XML.sub(chr(0xFFFD), str(value)))}" for name, value in values.items() if value != "")
+    written = ((name, one_line(_NOT_XML.sub(chr(0xFFFD), str(value)))) for name, value in values.items() if value != "")
+    return "".join(f" {name}={quoteattr(value)}" for name, value in written)
 
 
 def _anchor(anchor: Anchor) -> str:

@@ -13,6 +13,7 @@ from recollect_server.domain.conversation import Began, CommandRun, Content, Con
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.deletion import DELETE_ANCHORS
@@ -72,6 +73,8 @@ class Commands:
         match asked.command:
             case Say(text):
                 return self._note(asked, said_in, beginning, text)
+            case New() if said_in and not self._head(said_in).conversation.message_count:
+                return self._note(asked, said_in, beginning, "Nothing was said in this conversation yet: it is the new one.")
             case New():
                 model = self._head(said_in).conversation.model if said_in else ""
                 return self._anew(asked, said_in, beginning, "A new conversation begins. The one before stays.", model)
@@ -111,8 +114,9 @@ class Commands:
             return
         try:
             if run.cleared:
-                self._conversations.delete(run.before, DELETE_ANCHORS, "")
+                self._conversations.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
+            self._conversations.queue_notes(run.before)
             with self._space.locks.hold(run.before):
                 head = self._space.end(run.before)
                 if head.conversation.pinned:
@@ -171,7 +175,7 @@ def _messages(head: Head) -> str:
 
 
 def _line(message: Message) -> str:
-    who = message.sender or ("you" if message.role is Role.USER else "agent")
+    who = speaker(message.sender, "you" if message.role is Role.USER else "agent")
     words = " ".join(message.content.split())
     when = to_text(message.timestamp)[:16].replace("T", " ")
     return f"{when} {who}: {words if len(words) <= _SHOWN else words[: _SHOWN - 1].rstrip() + '…'}"

@@ -107,21 +107,19 @@ class ContextBuilder:
         if head is None or not group:
             return []
         try:
-            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES)
+            written = self._external.in_group(head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["group"] = str(error)
             return []
         chosen: list[GroupMessage] = []
         room = _GROUP_TOKENS
         for it in written:
-            text = it.message.text
-            if len(text) > _GROUP_TEXT:
-                text = f"{text[: _GROUP_TEXT - 1]}…"
-            shown = GroupMessage(it.communication, replace(it.message, text=text))
-            room -= shown.tokens
-            if room < 0:
-                break
-            chosen.append(shown)
+            for message in (it.message, replace(it.message, attachments=())):
+                shown = GroupMessage(it.communication, message)
+                if shown.tokens <= room:
+                    room -= shown.tokens
+                    chosen.append(shown)
+                    break
         return chosen[::-1]
 
     def hot(
@@ -184,6 +182,8 @@ class ContextBuilder:
             number = head.number if head else None
             if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
                 number = index.numbers([conversation_id]).get(conversation_id)
+            if doubt := self._space.doubt:
+                degraded["cold"] = doubt
             recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room, deadline)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)

@@ -32,6 +32,7 @@ from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
 from recollect_server.domain.text import composed
+from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
@@ -65,6 +66,7 @@ class Match:
 
     communication: Communication
     message: ExternalMessage
+    """Without its text."""
     snippet: str
     score: float
     """Of the best 1, of the others less."""
@@ -181,7 +183,8 @@ class External:
         sequence: int,
         now: int,
     ) -> Received:
-        message = replace(message, sequence=sequence)
+        arrived = arrival(message.timestamp, known.update_time if stored else 0, now)
+        message = replace(message, sequence=sequence, arrived=arrived)
         escalation: Escalation | None = None
         contents.append(message)
         if known.trust is Trust.UNTRUSTED and not known.open:
@@ -237,22 +240,26 @@ class External:
             found = index.search_communications(asked, limit)
         stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
         passages = Passages(stems, prefixes, index.tokens, deadline)
+        best = max((score for _, _, score in found.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in found.hits:
             for message in self._store.messages(communication.id, [place]):
                 shown = _snippet(passages, message)
-                matches.append(Match(communication, message, shown, score / found.hits[0][2] if found.hits[0][2] else 1.0))
+                # Without its text: a hundred long ones are more than an answer may keep in memory.
+                matches.append(Match(communication, replace(message, text=""), shown, score / best))
         return matches, found.total
 
-    def in_group(self, channel: str, group: str, limit: int) -> list[GroupSaid]:
+    def in_group(self, channel: str, group: str, limit: int, max_text: int) -> list[GroupSaid]:
         """Return the newest messages that third parties wrote in a group, newest first; none of blocked ones.
+
+        Texts are cut to `max_text` characters.
 
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
         found = self._space.index.in_group(channel, group, limit)
         return [
-            GroupSaid(communication, message)
+            GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in found
             for message in self._store.messages(communication.id, [place])
         ]
@@ -311,13 +318,15 @@ class External:
                 acknowledges = bool(why) and text == self._acknowledgement and may_acknowledge(known)
                 if why and not acknowledges:
                     raise TrustRequired(communication_id, known.trust.value, why)
+                now = self._space.clock()
                 reply = ExternalMessage(
                     Direction.OUTBOUND,
                     text,
-                    self._space.clock(),
+                    now,
                     stored.lines + 1,
                     scope=scope,
                     acknowledgement=acknowledges,
+                    arrived=arrival(now, known.update_time, now),
                 )
                 return self._store.append(stored, [reply], request).communication, reply
 
@@ -360,3 +369,7 @@ def _snippet(passages: Passages, message: ExternalMessage) -> str:
     content = composed(f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text)
     passage = passages.best(content[:CHUNK])
     return passage.rendered(content) if passage else opening_of(plain(content))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -12,7 +12,7 @@ import structlog
 
 from recollect_server.domain.conversation import Abbreviated, AnchorSet, Conversation, Event, SplitSuggested, TitleAssigned
 from recollect_server.domain.errors import ConversationNotFound
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
@@ -59,11 +59,13 @@ class Naming:
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that wait now, the longest idle first; some `limit` of them. Raises IndexUnavailable."""
-        return self._space.index.notes_due(self._space.clock() - self._idle_timeout, limit)
+        now = self._space.clock()
+        return self._space.index.notes_due(now - self._idle_timeout, now, limit)
 
     def failed(self) -> list[Waiting]:
         """Conversations whose last try failed. Raises IndexUnavailable."""
-        return self._space.index.notes_failed(self._space.clock() - self._idle_timeout)
+        now = self._space.clock()
+        return self._space.index.notes_failed(now - self._idle_timeout, now)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Keeps why it could not be done: it is tried again with the next sweep. Raises IndexUnavailable."""
@@ -138,9 +140,10 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case Message() as message:
                 messages.append(message)
             case TitleAssigned():
-                titled_turn = messages[-1].turn_number if messages else 0
+                titled_turn = max((message.turn_number for message in messages), default=0)
             case AnchorSet() as anchor:
                 anchors[anchor.key] = anchor.value
             case SplitSuggested():
                 split_suggested = True
+    messages.sort(key=reading_order)
     return Material(conversation, messages, titled_turn, anchors, split_suggested)

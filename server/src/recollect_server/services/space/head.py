@@ -1,8 +1,11 @@
 """The end of a conversation: what must be known to write its next line."""
 
+from dataclasses import replace
+
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import arrival
 
 
 @frozen
@@ -28,12 +31,17 @@ class RequestKey:
 
 
 def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
-    """The messages with their sequence, turn number and time. A user message opens a turn; so does a first message."""
+    """Return the messages with their sequence, turn number and time.
+
+    A user message opens a turn; so does a first message. A late message keeps the number of the turn that it names.
+    """
     done: list[Message] = []
     turn = head.conversation.turn_count
+    latest = head.conversation.update_time
     for sequence, message in enumerate(messages, start=head.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
+        # A late message names an earlier turn; no other brings a number.
         # Written out, not with `replace`: this runs for every message that is stored, and takes a third of the time.
         done.append(
             Message(
@@ -41,7 +49,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 content=message.content,
                 timestamp=message.timestamp or now,
                 sequence=sequence,
-                turn_number=turn,
+                turn_number=message.turn_number or turn,
                 thinking_text=message.thinking_text,
                 usage=message.usage,
                 cost=message.cost,
@@ -51,7 +59,20 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 tool_call_id=message.tool_call_id,
                 attachments=message.attachments,
                 metadata=message.metadata,
+                arrived=arrival(message.timestamp, latest, now) if now else message.arrived,
                 sender_name=message.sender_name,
             )
         )
     return done
+
+
+def placed_again(head: Head, messages: list[Message], turn_count: int) -> list[Message]:
+    """Return messages that were placed behind an end with `turn_count` turns, placed behind this end instead.
+
+    A late message stays in its turn; the others move with the newest turn.
+    """
+    moved = head.conversation.turn_count - turn_count
+    return [
+        replace(it, sequence=sequence, turn_number=it.turn_number if it.turn_number < turn_count else it.turn_number + moved)
+        for sequence, it in enumerate(messages, start=head.lines + 1)
+    ]

@@ -26,6 +26,8 @@ class Batch:
     """The messages of one append, placed behind what is held before them."""
 
     messages: list[Message]
+    turn_count: int
+    """Turns before the batch, when it was placed."""
     request: RequestKey | None
     draft_id: str
     size: int

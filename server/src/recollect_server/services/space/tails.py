@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recollect_server.domain.message import Message
+from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.storage.transcript.reader import Line
 
@@ -70,7 +70,7 @@ class Tails:
             if tail is None:
                 return
             new = [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
-            grown = tail.messages + new
+            grown = sorted(tail.messages + new, key=reading_order) if new else tail.messages
             after = grown[-1].turn_number - HOT_TURNS if grown else 0
             messages = [message for message in grown if message.turn_number > after] if new else tail.messages
             size = sum(map(_size, messages)) if new else tail.size

@@ -6,7 +6,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
-from recollect_server.services.streaming.snapshot import Snapshots
+from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
 from recollect_server.services.working_context import Limits
 
@@ -21,11 +21,14 @@ class LiveUpdates:
         self._log = UpdateLog(space, self._drafts, encode)
         self._snapshots = Snapshots(self._log, limits)
 
-    def subscribe(self, interest: Interest, cursor: str, max_turns: int) -> Subscription:
-        """Begins to watch; call `unsubscribe` once in the end. Raises InvalidField, IndexUnavailable, StorageUnavailable."""
+    def subscribe(self, interest: Interest, choice: Choice, cursor: str, max_turns: int) -> Subscription:
+        """Begins to watch; call `unsubscribe` once in the end.
+
+        Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
+        """
         self._log.watch()  # before the position is taken: from here on the newest updates are kept in memory
         try:
-            return Subscription(self._log, self._snapshots, interest, cursor, max_turns)
+            return Subscription(self._log, self._snapshots, interest, choice, cursor, max_turns)
         except BaseException:
             self._log.unwatch()
             raise

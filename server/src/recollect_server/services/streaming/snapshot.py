@@ -2,16 +2,28 @@
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import Interest, Position, UpdateLog
-from recollect_server.services.working_context import Limits, read_places
+from recollect_server.services.working_context import Limits, WorkingContext, read_places
 from recollect_server.storage.index.conversations import Filter
 
 _CONVERSATIONS = 50
 _KEPT = 8  # snapshots that many may begin with at once, after a restart
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a snapshot shows of the conversations that a watcher wants: by default all of them, and the newest one loaded."""
+
+    load_channel: str = ""
+    """Loads the newest conversation on this channel."""
+    load_conversation_id: str = ""
+    """Loads this conversation."""
+    list_channels: tuple[str, ...] = ()
+    """Lists those on these channels alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +41,20 @@ class Snapshots:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
-        self._kept: OrderedDict[tuple[Interest, int, bool], Snapshot] = OrderedDict()
+        self._kept: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
 
-    def take(self, interest: Interest, max_turns: int, *, reset: bool) -> Snapshot:
-        """A snapshot as of now. Raises IndexUnavailable, StorageUnavailable."""
-        wanted = (interest, max_turns or self._limits.max_turns, reset)
+    def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
+        """Take a snapshot as of now.
+
+        Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if the chosen conversation is not
+        there, or not wanted.
+        """
+        wanted = (interest, choice, max_turns or self._limits.max_turns, reset)
         index = self._log.space.index
         with self._guard:
             kept = self._kept.get(wanted)
-        if kept and kept.position == Position(index.epoch, index.last_cursor()):
+        # What the index did not take in moves no cursor.
+        if kept and kept.position == Position(index.epoch, index.last_cursor()) and not self._log.space.behind.conversations():
             return kept
         for _ in range(3):
             try:
@@ -53,20 +70,36 @@ class Snapshots:
                 self._kept.popitem(last=False)
         return taken
 
-    def _take(self, interest: Interest, max_turns: int, reset: bool) -> Snapshot:
+    def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
         space = self._log.space
         index = space.index
-        chosen = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
+        wanted = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
         newest = index.newest_conversations(
-            chosen, _CONVERSATIONS, max_turns=max_turns, max_tokens=self._limits.max_tokens, max_bytes=self._limits.max_bytes
+            replace(wanted, channels=choice.list_channels) if choice.list_channels else wanted,
+            _CONVERSATIONS,
+            loaded=_loaded(wanted, choice),
+            max_turns=max_turns,
+            max_tokens=self._limits.max_tokens,
+            max_bytes=self._limits.max_bytes,
         )
         loaded = ConversationLoaded()
-        if newest.conversations:
-            first = newest.conversations[0]
-            messages = read_places(space, first.id, newest.places).messages
-            loaded = ConversationLoaded(first, tuple(messages), newest.has_more)
+        if newest.loaded is not None and space.behind.has(newest.loaded.id):
+            found = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
+            loaded = ConversationLoaded(found.conversation, tuple(found.turns.messages), found.has_more)
+        elif newest.loaded is not None:
+            messages = read_places(space, newest.loaded.id, newest.places).messages
+            loaded = ConversationLoaded(newest.loaded, tuple(messages), newest.has_more)
+        elif choice.load_conversation_id and not reset:
+            raise ConversationNotFound(choice.load_conversation_id)
         position = Position(index.epoch, newest.cursor)
         now = space.clock()
-        listed = Update("", "", now, ConversationList(tuple(newest.conversations)), reset=reset)
+        listed = Update("", "", now, ConversationList(tuple(map(space.current, newest.conversations))), reset=reset)
         second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))
+
+
+def _loaded(wanted: Filter, choice: Choice) -> Filter:
+    """Return which conversations the loaded one is the newest of."""
+    if choice.load_conversation_id:
+        return replace(wanted, conversation_id=choice.load_conversation_id)
+    return replace(wanted, channels=(choice.load_channel,)) if choice.load_channel else wanted

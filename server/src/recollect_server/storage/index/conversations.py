@@ -13,7 +13,7 @@ from recollect_server.domain.message import Usage
 _COLUMNS = (
     "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
     "message_count", "manually_named", "pinned", "model", "contact", "group_id", "thread_id", "subject", "usage_input",
-    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through",
+    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through", "open_calls",
 )  # fmt: skip
 _SELECT = (
     f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary, k.name "
@@ -106,6 +106,8 @@ class Stored:
     conversation: Conversation
     bytes: int = 0
     lines: int = 0
+    calls_unknown: bool = False
+    """Whether an earlier version indexed it, which did not note its unanswered tool calls."""
 
 
 def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
@@ -114,7 +116,7 @@ def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
         f"{_SELECT.replace('FROM', ', p.bytes, p.lines FROM', 1)} JOIN progress p ON p.number = c.number WHERE c.id = ?",
         (conversation_id,),
     ).fetchone()
-    return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1])
+    return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1], calls_unknown=not row[24])
 
 
 def select(
@@ -196,12 +198,13 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
         manually_named=bool(row[11]),
         pinned=bool(row[12]),
         model=row[13],
-        party=Party(row[14], row[15], row[16], row[17], row[26] or ""),
+        party=Party(row[14], row[15], row[16], row[17], row[27] or ""),
         usage_total=Usage(row[18], row[19]),
         cost_total=row[20],
         text_bytes=row[21],
         compressed_through=row[22],
         abbreviated_through=row[23],
-        abbreviation=row[24] or "",
-        compression_summary=row[25] or "",
+        open_calls=tuple((turn, name) for turn, name in orjson.loads(row[24])) if row[24] else (),
+        abbreviation=row[25] or "",
+        compression_summary=row[26] or "",
     )

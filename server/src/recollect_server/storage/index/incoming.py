@@ -72,7 +72,7 @@ def document_of(
             orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
             after.message_count, int(after.manually_named), int(after.pinned), after.model, party.contact, party.group_id,
             party.thread_id, party.subject, usage.input, usage.output, after.cost_total, after.text_bytes,
-            after.compressed_through, after.abbreviated_through,
+            after.compressed_through, after.abbreviated_through, orjson.dumps(after.open_calls).decode(),
         ),
         "messages": [
             (

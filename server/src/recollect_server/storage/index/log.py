@@ -1,5 +1,6 @@
 """The index as the log of what changed: read by position, told as it grows, and kept within bounds."""
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,10 +36,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest conversations, and where the newest turns of the first one are, at one moment: at the cursor."""
+    """The newest conversations, and where the newest turns of the loaded one are, at one moment: at the cursor."""
 
     cursor: int
     conversations: list[Conversation]
+    loaded: Conversation | None
+    """None: no conversation was chosen."""
     places: list[Place]
     has_more: bool
 
@@ -51,6 +54,23 @@ class IndexLog(IndexFile):
 
     def _read_epoch(self, connection: apsw.Connection) -> None:
         self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
+
+    def claim_file(self, *, copied: bool) -> None:
+        """Bind the epoch to this very file: a copy of it (`copied`, or another inode than recorded) gets a new epoch.
+
+        Cursors of the original name changes that the copy may never have had. Raises IndexUnavailable.
+        """
+        inode = str(self._database.path.stat().st_ino)
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
+            if copied or recorded not in (None, inode):
+                connection.execute("INSERT OR REPLACE INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),))
+            connection.execute("INSERT OR REPLACE INTO identity VALUES('inode', ?)", (inode,))
+
+        self._database.write(job)
+        with self.reading() as connection:
+            self._read_epoch(connection)
 
     def cursor_text(self, cursor: int) -> str:
         """A position in the log as callers see it: bound to this index."""
@@ -67,6 +87,10 @@ class IndexLog(IndexFile):
     def given_out(self) -> int:
         """The last cursor that was given out."""
         return self._database.given_out()
+
+    def note_refused_cursors(self) -> bool:
+        """Write down the cursors that were given out for what the index refused since. False if there are none."""
+        return self._database.note_refused_cursors()
 
     def last_cursor(self) -> int:
         """Nothing in the log is behind this cursor, with everything taken in that was added before."""
@@ -101,25 +125,28 @@ class IndexLog(IndexFile):
             starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
             return Changes(whole, last, more, rows, known, starts)
 
-    def newest_conversations(self, chosen: Filter, limit: int, *, max_turns: int, max_tokens: int, max_bytes: int) -> Newest:
-        """The newest conversations that match, with the working context of the first, at one moment."""
+    def newest_conversations(
+        self, listed: Filter, limit: int, *, loaded: Filter, max_turns: int, max_tokens: int, max_bytes: int
+    ) -> Newest:
+        """Return the newest conversations of a filter and the working context of the newest one of another, at one moment."""
         self._database.settle()
         with self._moment() as connection:
-            found = conversations.select(connection, chosen, limit)
+            rows = conversations.select(connection, listed, limit)
+            first = rows[:1] if loaded == listed else conversations.select(connection, loaded, 1)
             places: list[Place] = []
             more = False
-            if found:
-                known = found[0].conversation
+            if first:
                 places, more, _ = turns.tail(
                     connection,
-                    found[0].number,
+                    first[0].number,
                     before_turn=0,
-                    after_turn=known.compressed_through,
+                    after_turn=first[0].conversation.compressed_through,
                     max_turns=max_turns,
                     max_tokens=max_tokens,
                     max_bytes=max_bytes,
                 )
-            return Newest(updates.last(connection), [stored.conversation for stored in found], places, more)
+            newest = first[0].conversation if first else None
+            return Newest(updates.last(connection), [stored.conversation for stored in rows], newest, places, more)
 
     @contextmanager
     def _moment(self) -> Iterator[apsw.Connection]:

@@ -10,6 +10,7 @@ from functools import cache
 
 import apsw
 
+from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.storage.index.channel_tables import channel_tables, contact_names
 from recollect_server.storage.index.external_tables import external_tables, external_words
 from recollect_server.storage.index.notes_words import notes_words_table
@@ -22,16 +23,17 @@ _COLUMNS = (
 
 _FIXED = {"number", "id", "channel", "create_time", "contact", "group_id", "thread_id", "subject"}  # from the first line on
 
-INCOMING = f"""
-    -- The way in: `INSERT INTO incoming` takes one JSON document (see `incoming.py`) into every table at once.
-    CREATE VIEW incoming AS SELECT '' AS document;
+
+def _take_in(columns: tuple[str, ...]) -> str:
+    """Return the trigger by which an append comes in, with these columns of a conversation."""
+    return f"""
     CREATE TRIGGER take_in INSTEAD OF INSERT ON incoming BEGIN
         SELECT RAISE(ABORT, 'the lines before these are not indexed')
             WHERE coalesce((SELECT bytes FROM progress WHERE number = NEW.document ->> '$.conversation[0]'), 0)
                 <> NEW.document ->> '$.progress[0]';
-        INSERT INTO conversations({", ".join(_COLUMNS)})
-            SELECT {", ".join(f"NEW.document ->> '$.conversation[{i}]'" for i in range(len(_COLUMNS)))} WHERE true
-            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _FIXED)};
+        INSERT INTO conversations({", ".join(columns)})
+            SELECT {", ".join(f"NEW.document ->> '$.conversation[{i}]'" for i in range(len(columns)))} WHERE true
+            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in columns if name not in _FIXED)};
         INSERT OR REPLACE INTO notes
             SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.notes[0]', NEW.document ->> '$.notes[1]'
             WHERE NEW.document -> '$.notes' IS NOT NULL;
@@ -50,6 +52,13 @@ INCOMING = f"""
         INSERT OR REPLACE INTO progress
             SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
     END;
+    """
+
+
+INCOMING = f"""
+    -- The way in: `INSERT INTO incoming` takes one JSON document (see `incoming.py`) into every table at once.
+    CREATE VIEW incoming AS SELECT '' AS document;
+    {_take_in(_COLUMNS)}
     CREATE TRIGGER topics_of_new AFTER INSERT ON conversations WHEN NEW.topics <> '[]' BEGIN
         INSERT OR IGNORE INTO topics SELECT value, NEW.number FROM json_each(NEW.topics);
     END;
@@ -166,6 +175,17 @@ def _tiers(connection: apsw.Connection) -> None:
     """)
 
 
+def _late_messages(connection: apsw.Connection) -> None:
+    connection.execute(f"""
+        -- A late message joins an earlier turn than those stored before it: turns are read by their numbers, not by their lines.
+        CREATE INDEX messages_by_turn ON messages(id >> {SEQUENCE_BITS}, turn_number);
+        -- The tool calls that wait for a result, as JSON. NULL: an earlier version indexed it, and they are read once more.
+        ALTER TABLE conversations ADD COLUMN open_calls TEXT;
+        DROP TRIGGER take_in;
+        {_take_in((*_COLUMNS, "open_calls"))}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -174,6 +194,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _tiers,
     contact_names,
     external_words,
+    _late_messages,
     notes_words_table,
 )
 

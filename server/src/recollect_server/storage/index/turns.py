@@ -6,13 +6,16 @@ The words are kept without the text (a contentless table), so taking them out ne
 import apsw
 import orjson
 
-from recollect_server.domain.budget import newest_turns
+from recollect_server.domain.budget import first_turns, newest_turns
 from recollect_server.domain.message import Message
-from recollect_server.domain.message_ids import id_range, message_id, sequence_of
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, message_id, sequence_of
 from recollect_server.domain.text import segment
 
 Place = tuple[int, int, int]
 """Where a line is: sequence, offset, length in bytes."""
+
+_OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"  # as the index `messages_by_turn` spells it: else it would not be used
+_NO_TURN = 1 << 31  # higher than any turn
 
 
 def searchable_text(message: Message) -> str:
@@ -77,26 +80,6 @@ def count(connection: apsw.Connection, number: int) -> int:
     return int(connection.execute("SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?", id_range(number)).get)
 
 
-def first_of_turn(connection: apsw.Connection, number: int, turn: int) -> int:
-    """The id of the first message whose turn is `turn` or later; one past the last message if there is none.
-
-    Turn numbers grow with the id, so some twenty look-ups find it in any conversation, without an index on turns.
-    """
-    low, high = id_range(number)
-    last = connection.execute("SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?", (low, high)).get
-    if last is None:
-        return low
-    high = last + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = connection.execute("SELECT id, turn_number FROM messages WHERE id >= ? ORDER BY id LIMIT 1", (middle,)).get
-        if found is None or found[0] > last or found[1] >= turn:
-            high = middle
-        else:
-            low = found[0] + 1
-    return low
-
-
 def tail(
     connection: apsw.Connection,
     number: int,
@@ -113,14 +96,11 @@ def tail(
 
     `budget.newest_turns` chooses them. `before_turn` and `before_sequence` 0 mean the end.
     """
-    low, high = id_range(number)
-    if before_turn:
-        high = first_of_turn(connection, number, before_turn) - 1
-    if before_sequence:
-        high = min(high, message_id(number, before_sequence) - 1)
+    within, bound = _beside(connection, number, before_sequence, "<") if before_sequence else ("1", ())
     rows = connection.execute(
-        "SELECT id, turn_number, tokens, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC",
-        (low, high),
+        f"SELECT id, turn_number, tokens, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number < ? AND {within}"
+        " ORDER BY turn_number DESC, id DESC",
+        (number, before_turn or _NO_TURN, *bound),
     )
     chosen, cut = newest_turns(
         ((row[1], row[2], row[4], row) for row in rows),
@@ -129,26 +109,21 @@ def tail(
         max_tokens=max_tokens,
         max_bytes=max_bytes,
     )
-    found = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
-    if found:
-        return found, has_before(connection, number, found[0][0]), cut
+    places = [(sequence_of(row[0]), row[3], row[4]) for row in chosen]
+    if places:
+        return places, _has_before(connection, number, chosen[0][1], chosen[0][0]), cut
     # Nothing to show: everything there is lies before.
-    return found, after_turn > 0 and count(connection, number) > 0, False
+    return places, after_turn > 0 and count(connection, number) > 0, False
 
 
 def turn_places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
-    """The messages of the turns from `first` to `last`, oldest first."""
-    start = first_of_turn(connection, number, first)
+    """The messages of the turns from `first` to `last`, in the order of their turns, and of their lines within a turn."""
     rows = connection.execute(
-        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
-        (start, id_range(number)[1]),
+        f"SELECT id, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number BETWEEN ? AND ?"
+        " ORDER BY turn_number, id",
+        (number, first, last),
     )
-    places: list[Place] = []
-    for identity, turn, offset, length in rows:
-        if turn > last:
-            break
-        places.append((sequence_of(identity), offset, length))
-    return places
+    return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
 
 
 def page_of_turns(
@@ -158,22 +133,13 @@ def page_of_turns(
 
     Turns are whole, unless the first alone is larger: of that its first messages are taken, one at the least.
     """
-    start = max(first_of_turn(connection, number, first), message_id(number, after) + 1)
+    within, bound = _beside(connection, number, after, ">") if after else ("1", ())
     rows = connection.execute(
-        "SELECT id, turn_number, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
-        (start, id_range(number)[1]),
+        f"SELECT id, turn_number, offset, length FROM messages WHERE {_OF_CONVERSATION}"
+        f" AND turn_number BETWEEN ? AND ? AND {within} ORDER BY turn_number, id",
+        (number, first, last, *bound),
     )
-    found: list[tuple[int, Place]] = []
-    size = 0
-    for identity, turn, offset, length in rows:
-        if turn > last:
-            break
-        size += length
-        if found and size > max_bytes:
-            whole = [place for at, place in found if at != found[-1][0]] if turn == found[-1][0] else [place for _, place in found]
-            return whole or [place for _, place in found], True
-        found.append((turn, (sequence_of(identity), offset, length)))
-    return [place for _, place in found], False
+    return first_turns(((row[1], row[3], (sequence_of(row[0]), row[2], row[3])) for row in rows), max_bytes)
 
 
 def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
@@ -217,13 +183,23 @@ def place_before(connection: apsw.Connection, number: int, sequence: int) -> Pla
     return None if row is None else (sequence_of(row[0]), row[1], row[2])
 
 
-def has_before(connection: apsw.Connection, number: int, sequence: int) -> bool:
-    """Whether the conversation has a message before this line."""
-    low, _ = id_range(number)
-    return (
-        connection.execute("SELECT 1 FROM messages WHERE id >= ? AND id < ? LIMIT 1", (low, message_id(number, sequence))).get
-        is not None
-    )
+def _has_before(connection: apsw.Connection, number: int, turn: int, identity: int) -> bool:
+    """Whether the conversation has a message that is read before this one, which is of this turn."""
+    query = f"SELECT turn_number, id FROM messages WHERE {_OF_CONVERSATION} ORDER BY turn_number, id LIMIT 1"
+    first = connection.execute(query, (number,)).fetchone()
+    return first is not None and first < (turn, identity)
+
+
+def _beside(connection: apsw.Connection, number: int, sequence: int, side: str) -> tuple[str, tuple[int, ...]]:
+    """Return the condition, with its values, of the messages that are read before (`<`) or behind (`>`) the one of a line.
+
+    Where that line is no message, of those that were stored before or behind it.
+    """
+    identity = message_id(number, min(sequence, MAX_LINES))
+    turn = connection.execute("SELECT turn_number FROM messages WHERE id = ?", (identity,)).get
+    if turn is None:
+        return f"id {side} ?", (identity,)
+    return f"turn_number {side}= ? AND (turn_number {side} ? OR id {side} ?)", (turn, turn, identity)
 
 
 def places(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
