@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -91,7 +91,7 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BinaryIO:
         """Open the file. Refuse what is no regular file."""
         if value == "-" or value.startswith(_PIPES):
-            return click.File("rb").convert(value, param, ctx)
+            return cast(BinaryIO, click.File("rb").convert(value, param, ctx))
         try:
             return open(value, "rb", opener=_open_regular)
         except OSError as error:
