@@ -84,6 +84,18 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
     assert sorted(it.message_count for it in other.conversations.list()) == [6, 11]
 
 
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(client: Client, other: Client) -> None:
+    for each in (client, other):
+        each.channels.add_owner_identity("whatsapp", "1555000")
+    client.channels.receive("whatsapp", "1", "Hello", sender="1555000")
+    exported = target(client)("export").out
+    assert counts(target(other)("import", "-", stdin=exported)) == (1, 0, 1, 0, 0)
+    assert counts(target(other)("import", "-", stdin=exported)) == (0, 1, 0, 1, 0)
+    other.channels.receive("whatsapp", "2", "Again", sender="1555000")
+    [conversation] = other.conversations.list()
+    assert (conversation.pinned, conversation.turn_count) == (True, 2)
+
+
 def test_an_import_that_broke_off_is_finished_by_the_next(recollect: Any, other: Client, talked: Talked) -> None:
     it = talked(10)
     lines = recollect("export", it.id).out.splitlines(keepends=True)

@@ -28,6 +28,7 @@ from recollect import (
     InvalidArgument,
     Message,
     NotFound,
+    RecollectError,
     Role,
     TurnOutOfDate,
     Unimplemented,
@@ -215,27 +216,58 @@ def _is_there(client: Client, conversation_id: Any) -> bool:
 
 
 def _create(client: Client, read: _Read) -> str:
-    """Begin a conversation, under its own id where that is free. Return the id. Raises RecollectError, Damaged."""
+    """Begin a conversation, under its own id, and pinned where it was pinned and its place is free. Return the id.
+
+    Where an earlier run began it otherwise, its request id finds it in the form that it had then. Raises RecollectError, Damaged.
+    """
     began = read.began.fields
-    own = str(began.get("id", ""))
+    channel, own = str(began.get("channel", "")), str(began.get("id", ""))
     try:
+        party = transcript.party_of(began)
         create = partial(
             client.conversations.create,
-            str(began.get("channel", "")),
+            channel,
             participants=began.get("participants"),
-            party=transcript.party_of(began),
+            party=party,
             model=began.get("model"),
             create_time=transcript.time_of(began["created"]) if "created" in began else None,
             request_id=_request_id(read.key, "create", began),
         )
-        try:
-            return create(conversation_id=own if _CONVERSATION_ID.fullmatch(own) else None).id
-        except AlreadyExists as error:
-            if error.reason == ErrorReason.CONVERSATION_EXISTS:
-                raise
-            return create().id  # an import by an older client gave it a new id
+        # On e-mail several are pinned: the ids of its messages lead to each. Elsewhere one has the place, and keeps it.
+        pinned = _was_pinned(read, channel) and (
+            channel == "email" or not any(client.conversations.list(channels=[channel], party=party, pinned=True))
+        )
+        refusal: RecollectError | None = None
+        for name in dict.fromkeys((own if _CONVERSATION_ID.fullmatch(own) else None, None)):
+            for is_pinned in (pinned, not pinned):
+                try:
+                    return create(conversation_id=name, pinned=is_pinned).id
+                except AlreadyExists as error:
+                    if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                        raise
+                    refusal = refusal or error
+                except InvalidArgument as error:
+                    if not is_pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                        raise
+                    refusal = refusal or error  # its party names no place
     except (ValueError, TypeError) as error:
         raise Damaged(str(error)) from None
+    assert refusal is not None
+    raise refusal
+
+
+def _was_pinned(read: _Read, channel: str) -> bool:
+    """Return whether the conversation was pinned last. One with messages of other channels cannot be."""
+    pinned = bool(read.began.fields.get("pinned"))
+    for line in read.lines:
+        match line.fields:
+            case {"type": "turn", "channel": str(other)} if other != channel:
+                return False
+            case {"type": "event", "event": "meta_update", "pinned": now}:
+                pinned = bool(now)
+            case {"type": "event", "event": "continued"}:
+                pinned = False
+    return pinned
 
 
 def _append(
