@@ -33,6 +33,8 @@ CODES = {
     "DEADLINE_EXCEEDED": ("DEADLINE_EXCEEDED", recollect.DeadlineExceeded),
     "ESCALATION_RESOLVED": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
     "CONVERSATION_EXISTS": ("ALREADY_EXISTS", recollect.AlreadyExists),
+    "CONVERSATION_PINNED": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
+    "TOO_MANY_ANSWERS": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
 }
 

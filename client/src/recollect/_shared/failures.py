@@ -33,6 +33,8 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.INTERNAL: errors.InternalError,
     ErrorReason.ESCALATION_RESOLVED: errors.FailedPrecondition,
     ErrorReason.CONVERSATION_EXISTS: errors.AlreadyExists,
+    ErrorReason.CONVERSATION_PINNED: errors.FailedPrecondition,
+    ErrorReason.TOO_MANY_ANSWERS: errors.ResourceExhausted,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
     grpc.StatusCode.CANCELLED: errors.Cancelled,
