@@ -96,7 +96,7 @@ def _check_address_space(settings: Settings) -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
-    wanted = (settings.threads + settings.write_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    wanted = (settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
     try:
         mmap.mmap(-1, wanted).close()
     except (OSError, OverflowError) as error:
