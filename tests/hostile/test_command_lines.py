@@ -110,7 +110,7 @@ def test_no_value_makes_recollect_fail_without_a_sentence(
             tried += 1
     assert tried > 100
     assert list(client.conversations.list()) == []
-    assert list(client.external.list_communications()) == []
+    assert [it for it in client.external.list_communications() if it.message_count] == []
 
 
 def test_no_value_makes_recollect_server_fail_without_a_sentence(
