@@ -129,6 +129,7 @@ TINY = {
     "append": "--rounds 1 --calls 64 --callers 1 2",
     "load": "--rounds 1 --calls 5 --turns 1 30",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
+    "beside": "--rounds 1 --messages 60 --searchers 4 --searches 3 --calls 16 --words",
     "soak": "--appends 20 --conversations 4",
     "crash": "--rounds 1 --power-loss 3",
 }

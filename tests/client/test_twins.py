@@ -118,6 +118,7 @@ def test_every_rpc_has_its_method(service: ServiceDescriptor, group: type) -> No
 ELSEWHERE = {
     "StreamUpdatesRequest": {"max_batch"},  # the client's own business
     "ReceiveRequest": {"whatsapp", "email", "discord", "cli", "web"},  # `origin` is one of them
+    "ListAnchorsRequest": {"page_token"},  # `list_anchors` reads all pages
     "ListRequest": {"page_token"},  # `list_page` and its like have it
     "ListCommunicationsRequest": {"page_token"},
     "ListEscalationsRequest": {"page_token"},

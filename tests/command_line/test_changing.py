@@ -1,11 +1,12 @@
 """`switch`, `model`, `notes`, `delete` and `anchors`."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, Conversation, NotFound
+from recollect import Client, Conversation, NotFound, Party
 from recollect._shared.plain import plain
 
 from tests.command_line.conftest import Inside
@@ -39,6 +40,11 @@ def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talke
     after = client.conversations.get(it.id)
     assert (after.abbreviation, after.topics) == ("From a pipe.", ("logging", "disk"))
     assert inside("notes", it.id, "words", "--file", str(file)).code == 2
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes into
+    for wrong in (tmp_path / "pipe", tmp_path, tmp_path / "none"):
+        assert inside("notes", it.id, "--file", str(wrong)).code == 2
+    file.write_bytes(b"\xff")
+    assert inside("notes", it.id, "--file", str(file)).code == 1
     assert inside("notes", it.id, "--topic", "disk").code == 2
 
 
@@ -94,6 +100,14 @@ def test_delete_says_what_becomes_of_anchors(inside: Inside, client: Client, tal
     assert inside("delete", first.id, "--yes", "--anchors", "keep").code == 0
     assert inside("delete", second.id, "--yes", "--anchors", "delete").code == 0
     assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
+
+
+def test_delete_removes_a_pinned_conversation_with_force_alone(inside: Inside, client: Client) -> None:
+    it = client.conversations.create("sms", party=Party(contact="1555000"), pinned=True)
+    refused = inside("delete", it.id, "--yes")
+    assert (refused.code, refused.out, "pinned" in refused.err) == (5, "", True)
+    assert inside("delete", it.id, "--yes", "--force").lines[0]["conversationId"] == it.id
+    assert list(client.conversations.list()) == []
 
 
 def test_anchors_are_set_listed_and_forgotten(inside: Inside, client: Client, talked: Talked) -> None:

@@ -75,6 +75,42 @@ def test_trust_is_set_and_replies_are_recorded_where_it_allows_them(
     assert client.external.get_communication(stranger.id).communication.trust is Trust.BLOCKED
 
 
+def test_communications_are_searched_apart_from_conversations(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
+    write(client, 2, "The boiler is broken.")
+    [match] = inside("communications", "search", "boiler", "broken", "--party", "hanan@example.org", "--trust", "untrusted").lines
+    assert (match["communication"]["id"], match["direction"]) == (stranger.id, "inbound")
+    for flags in (("--until", "2020-01-01"), ("--channel", "sms"), ("--trust", "known")):
+        assert inside("communications", "search", "boiler", *flags).lines == []
+    assert inside("search", "boiler").lines == []
+    assert "boiler" in inside("communications", "search", "boiler", "--communication", stranger.id, on_terminal=True).out
+    assert inside("communications", "search", "zebra", on_terminal=True).out == "Nothing found.\n"
+
+
+def test_a_contact_is_registered_before_it_writes(inside: Inside, client: Client) -> None:
+    [now] = inside("communications", "register", "email", "Hanan@Example.org", "--scope", "viewings").lines
+    assert (now["party"], now["trust"], now["scopes"]) == ("hanan@example.org", "known", ["viewings"])
+    assert write(client, 1, "Is the flat free?").open_escalations == 0
+    assert inside("communications", "register", "sms", "+1 555-000", "--trust", "blocked", on_terminal=True).out == (
+        "1555000 on sms is blocked.\n"
+    )
+
+
+def test_names_stand_beside_addresses(inside: Inside, client: Client) -> None:
+    origin = EmailOrigin(message_id="<9@mail>", subject="The flat")
+    client.channels.receive("email", "imap-9", "Is it free?", sender='"Hanan" <hanan@example.org>', origin=origin)
+    listed = inside("communications", "list", on_terminal=True).out
+    assert listed.startswith("Hanan <hanan@example.org> (email, untrusted): 1 messages, 1 open\n")
+    shown = inside("communications", "show", client.external.list_communications_page().communications[0].id, on_terminal=True).out
+    assert "Hanan The flat" in shown
+    client.channels.add_owner_identity("email", "alex@example.org")
+    client.channels.receive(
+        "email", "imap-10", "Hi", sender='"Alex" <alex@example.org>', origin=EmailOrigin(message_id="<10@mail>")
+    )
+    assert "Alex - (" in inside("list", on_terminal=True).out
+
+
 def test_escalations_are_listed_and_resolved(inside: Inside, client: Client, stranger: ExternalCommunication) -> None:
     [asked] = inside("escalations", "list").lines
     assert asked["communicationId"] == stranger.id

@@ -17,6 +17,7 @@ NOT_BY_A_REQUEST = {
     "INDEX_UNAVAILABLE": ("tests/streaming/test_resume.py", "the index must be lost"),
     "DATA_DAMAGED": ("tests/server/test_damage.py", "a file must be damaged"),
     "INTERNAL": ("tests/server/test_server.py", "the server must have a fault"),
+    "TOO_MANY_ANSWERS": ("tests/hostile/test_large_answers.py", "callers must leave as many large answers unread as fill the room"),
     "TOO_MANY_SUBSCRIBERS": ("tests/streaming/test_stuck.py", "as many streams must be open as a setting says: thousands"),
     "DEADLINE_EXCEEDED": ("tests/hostile/test_abandoned_calls.py", "a search must take longer than a setting allows"),
     "RATE_LIMITED": (

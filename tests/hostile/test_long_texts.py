@@ -51,7 +51,7 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     monkeypatch.setattr(VectorStore, "add_parts", counted)
     server = start_server(embedder="onnx")
     service = connect(server)
-    long = service.told(long_text(30))
+    long = service.told(long_text(20))
     until(lambda: kept)
     began = time.perf_counter()
     server.stop()

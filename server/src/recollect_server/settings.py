@@ -208,6 +208,8 @@ class Settings(BaseSettings):
             raise WrongSettings("\n".join(lines + unknown)) from error
         except yaml.YAMLError as error:
             raise WrongSettings(f"{config}: is no YAML{_place(error)}: {_EXPECTED}") from error
+        except RecursionError:
+            raise WrongSettings(f"{config}: is nested too deeply: {_EXPECTED}") from None
         except OSError as error:
             raise WrongSettings(f"{config}: cannot be read ({error.strerror}): let this user read it") from error
         except (ValueError, TypeError) as error:  # a list, or words

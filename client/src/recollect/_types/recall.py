@@ -80,7 +80,7 @@ class SearchResult:
     snippet: str
     """The part of its best message that fits. Words that match stand between `MATCH_START` and `MATCH_END`."""
     turn_range: TurnRange | None
-    """From the first to the last of `matched_turns`."""
+    """The turns around the best match, for `fetch_context`. None where only its notes matched."""
     matched_turns: tuple[int, ...]
     """The turns with the best matching messages, best first."""
     date: datetime
@@ -93,6 +93,8 @@ class SearchResult:
     """Its abbreviation. Empty if it has none."""
     explanation: tuple[LegScore, ...]
     """What each leg gave, where `explain` was asked for."""
+    snippet_from_notes: bool = False
+    """Whether `snippet` is a part of its abbreviation, title or topics: none of its messages has the words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

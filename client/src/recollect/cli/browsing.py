@@ -138,7 +138,7 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
 def print_message(out: Console, message: Message, margin: str = "") -> None:
     """One message, for people."""
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
-    head.append_text(one_line(message.sender or message.role.value, _STYLES[message.role]))
+    head.append_text(one_line(message.sender_name or message.sender or message.role.value, _STYLES[message.role]))
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:
@@ -164,7 +164,8 @@ def _print_heading(out: Console, it: Conversation) -> None:
 
 
 def _title(it: Conversation) -> Text:
-    return one_line(it.title) if it.title else clean("(no title yet)", "dim")
+    title = one_line(it.title) if it.title else clean("(no title yet)", "dim")
+    return one_line(it.party.contact_name).append(" - ").append_text(title) if it.party and it.party.contact_name else title
 
 
 def _table() -> Table:

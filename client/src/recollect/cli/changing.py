@@ -1,6 +1,6 @@
 """`recollect rename`, `model`, `notes`, `switch` and `delete`: what a person changes about a conversation."""
 
-from typing import TextIO
+from typing import BinaryIO
 
 import click
 
@@ -45,7 +45,7 @@ def model(shell: Shell, conversation: str, model: str | None, default: bool) -> 
     "--topic", "topics", multiple=True, metavar="NAME", help="A topic in kebab-case; may be repeated. They replace the old."
 )
 @with_shell
-def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: TextIO | None, topics: tuple[str, ...]) -> None:
+def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryIO | None, topics: tuple[str, ...]) -> None:
     """Show the meeting notes of CONVERSATION, or record TEXT as its new ones.
 
     The server writes notes by itself once a conversation is quiet. What is recorded here takes their place.
@@ -89,9 +89,10 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
     type=click.Choice([it.value for it in AnchorDisposition]),
     help="What becomes of facts about the user that came from it. Without this, one that has some is not deleted.",
 )
+@click.option("--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join.")
 @with_yes
 @with_shell
-def delete(shell: Shell, conversations: tuple[str, ...], anchors: str | None, yes: bool) -> None:
+def delete(shell: Shell, conversations: tuple[str, ...], anchors: str | None, force: bool, yes: bool) -> None:
     """Remove each CONVERSATION for good, its text from every file of the service.
 
     It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a receipt, which says what was removed from where.
@@ -102,7 +103,7 @@ def delete(shell: Shell, conversations: tuple[str, ...], anchors: str | None, ye
         confirm(f"Remove {named} for good?")
     disposition = None if anchors is None else AnchorDisposition(anchors)
     for name in dict.fromkeys(conversations):
-        receipt = shell.client.conversations.delete(name, anchors=disposition)
+        receipt = shell.client.conversations.delete(name, anchors=disposition, force=force)
         if shell.as_json:
             json_line(plain(receipt))
         else:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO
+from typing import IO
 
 import click
 
@@ -47,7 +47,7 @@ def export(shell: Shell, conversations: tuple[str, ...], channels: tuple[str, ..
         raise Ended(f"{left_out} conversations are not there in full", INCOMPLETE)
 
 
-def _write(client: Client, names: tuple[str, ...], channels: tuple[str, ...], file: BinaryIO) -> int:
+def _write(client: Client, names: tuple[str, ...], channels: tuple[str, ...], file: IO[bytes]) -> int:
     """Writes conversations and answers how many of them are not there in full."""
     left_out = 0
     for name in _chosen(client, names, channels):

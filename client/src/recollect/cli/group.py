@@ -19,6 +19,8 @@ from recollect.cli.parties import communications, escalations
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
 
+_LONGEST = 1000
+"""Characters of an error's sentence."""
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
 
 
@@ -63,8 +65,17 @@ def run(arguments: list[str]) -> int:
     try:
         code = commands.main(arguments, prog_name="recollect", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _shortened(error).show()
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
         return exits.INTERRUPTED
     return code if isinstance(code, int) else exits.OK
+
+
+def _shortened(error: click.ClickException) -> click.ClickException:
+    """Return the error with a sentence of bounded length: click repeats what was typed, however long."""
+    sentence = error.format_message()
+    if len(sentence) <= _LONGEST:
+        return error
+    sentence = f"{sentence[:_LONGEST]}…"
+    return click.UsageError(sentence, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(sentence)

@@ -1,12 +1,15 @@
 """What every command takes: where the server is, and how to print. And the kinds of values that several of them take."""
 
+import errno
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,15 +25,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
     _Moment = click.ParamType[datetime]
+    _File = click.ParamType[BinaryIO]
 else:  # before 8.4 click's types take no parameter
-    _Text = _Moment = click.ParamType
+    _Text = _Moment = _File = click.ParamType
 
 _PATIENCE = RetryPolicy(max_attempts=4)
 _AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
+_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _MAX_TEXT = 16 << 20
-"""Characters of a file. The server takes messages of at most 16 MiB."""
+"""Bytes of a file. The server takes messages of at most 16 MiB."""
 MAX_NUMBER = 2**31 - 1
 """The largest number that the contract's fields take."""
 
@@ -156,27 +161,52 @@ def with_channels(command: F) -> F:
     )
 
 
+class Source(_File):
+    """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Open the file. Refuse what is no regular file."""
+        if value == "-" or value.startswith(_PIPES):
+            return click.File("rb").convert(value, param, ctx)
+        try:
+            file = open(value, "rb", opener=_open_regular)  # noqa: SIM115 - the command closes it
+        except OSError as error:
+            self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
+        if ctx is not None:
+            ctx.call_on_close(file.close)
+        return file
+
+
+def _open_regular(path: str, flags: int) -> int:
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file; a pipe is read as `-`", path)
+    return handle
+
+
 def with_text(command: F) -> F:
     """Give a command a TEXT, as arguments or with `--file`. It gets them as `words` and `file`, which `text_of` takes."""
-    option = click.option(
-        "--file", type=click.File(encoding="utf-8"), metavar="FILE", help="Read TEXT from FILE; `-` is standard input."
-    )
+    option = click.option("--file", type=Source(), metavar="FILE", help="Read TEXT from FILE; `-` is standard input.")
     return click.argument("words", nargs=-1, metavar="[TEXT]...")(option(command))
 
 
-def text_of(words: tuple[str, ...], file: TextIO | None) -> str | None:
+def text_of(words: tuple[str, ...], file: BinaryIO | None) -> str | None:
     """Return the text that is given, None where there is none. Ends the command for a file that holds no text."""
     if words and file:
         raise click.UsageError("Give the text as arguments or with --file, not both.")
     if file is None:
         return " ".join(words) if words else None
+    with file:
+        content = file.read(_MAX_TEXT + 1)
+    if len(content) > _MAX_TEXT:
+        raise exits.Ended(f"{file.name} holds more than {_MAX_TEXT} bytes, which no message may have", exits.FAILED)
     try:
-        text = file.read(_MAX_TEXT + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise exits.Ended(f"cannot read {file.name}: {error}", exits.FAILED) from error
-    if len(text) > _MAX_TEXT:
-        raise exits.Ended(f"{file.name} holds more than {_MAX_TEXT} characters, which no message may have", exits.FAILED)
-    return text.rstrip("\n")
+        return content.decode().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise exits.Ended(f"{file.name} holds no UTF-8 text: {error}", exits.FAILED) from error
 
 
 def with_yes(command: F) -> F:

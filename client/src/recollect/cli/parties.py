@@ -1,7 +1,8 @@
 """`recollect communications` and `recollect escalations`: third parties, how far they are trusted, and what the owner is asked."""
 
+from datetime import datetime
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
@@ -13,6 +14,7 @@ from recollect import (
     CommunicationList,
     CommunicationMessage,
     CommunicationUpdate,
+    DateRange,
     Direction,
     Escalation,
     ExternalCommunication,
@@ -20,10 +22,11 @@ from recollect import (
     Trust,
 )
 from recollect._shared.plain import plain, time_text
-from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_text
-from recollect.cli.printing import clean, console, json_line, local, one_line, warn
+from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_span, with_text
+from recollect.cli.printing import clean, console, json_line, local, marked, one_line, warn
 
 _PAGE = 500
+_ARROWS = {Direction.INBOUND: "←", Direction.OUTBOUND: "→"}
 _TRUST = click.Choice([it.value for it in Trust])
 
 
@@ -88,6 +91,64 @@ def show(shell: Shell, communication: str, messages: int, everything: bool) -> N
 
 
 @communications.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("--party", metavar="ADDRESS", help="Only with this party: with --channel in any usual form, else as it is listed.")
+@click.option("--channel", metavar="NAME", help="Only on this channel.")
+@click.option("--trust", type=_TRUST, help="Only with this trust.")
+@click.option("--communication", metavar="ID", help="Only in this communication.")
+@with_span
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@with_shell
+def search(
+    shell: Shell,
+    words: tuple[str, ...],
+    party: str | None,
+    channel: str | None,
+    trust: str | None,
+    communication: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+) -> None:
+    """Find what third parties wrote and were told, by words. `recollect search` finds nothing of these."""
+    found = shell.client.external.search_communications(
+        " ".join(words),
+        limit=limit,
+        party=party,
+        channel=channel,
+        trust=None if trust is None else Trust(trust),
+        date_range=DateRange(since, until) if since or until else None,
+        communication_id=communication,
+    )
+    if shell.as_json:
+        for it in found:
+            json_line(plain(it))
+        return
+    out = console()
+    if not found.matches:
+        out.print("Nothing found.")
+    for it in found:
+        out.print(_heading(it.communication))
+        arrow = _ARROWS[it.direction]
+        out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
+        out.print(marked(it.snippet), soft_wrap=False)
+        out.print()
+
+
+@communications.command()
+@click.argument("channel")
+@click.argument("party")
+@click.option("--trust", "level", type=_TRUST, default=Trust.KNOWN.value, show_default=True, help="How far it is trusted.")
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="NAME", help="With known: what it may be answered about; may be repeated."
+)
+@with_shell
+def register(shell: Shell, channel: str, party: str, level: str, scopes: tuple[str, ...]) -> None:
+    """Say how far PARTY on CHANNEL is trusted, before its first message: then that asks nobody."""
+    _print_trust(shell, shell.client.external.register_contact(channel, party, trust=Trust(level), scopes=scopes))
+
+
+@communications.command()
 @click.argument("communication")
 @click.argument("level", type=_TRUST)
 @click.option(
@@ -99,12 +160,7 @@ def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...])
 
     To block it closes its open questions, without an answer.
     """
-    it = shell.client.external.set_trust(communication, Trust(level), scopes=scopes)
-    if shell.as_json:
-        json_line(plain(it))
-    else:
-        about = f" about {', '.join(it.scopes)}" if it.scopes else ""
-        console().print(clean(f"{it.party} on {it.channel} is {it.trust.value}{about}."))
+    _print_trust(shell, shell.client.external.set_trust(communication, Trust(level), scopes=scopes))
 
 
 @communications.command()
@@ -112,7 +168,7 @@ def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...])
 @with_text
 @click.option("--scope", metavar="NAME", help="What the reply is about.")
 @with_shell
-def reply(shell: Shell, communication: str, words: tuple[str, ...], file: TextIO | None, scope: str | None) -> None:
+def reply(shell: Shell, communication: str, words: tuple[str, ...], file: BinaryIO | None, scope: str | None) -> None:
     """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not allow one.
 
     Recollect sends nothing: whoever brings messages in also takes them out.
@@ -171,7 +227,7 @@ def list_escalations(shell: Shell, communication: str | None, resolved: bool, li
 @click.argument("escalation")
 @with_text
 @with_shell
-def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: TextIO | None) -> None:
+def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: BinaryIO | None) -> None:
     """Record TEXT as the owner's answer to ESCALATION, an id as `list` prints it."""
     it = shell.client.external.resolve_escalation(escalation, _required(words, file))
     if shell.as_json:
@@ -180,23 +236,33 @@ def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: TextIO 
         _print_escalation(console(), it)
 
 
-def _required(words: tuple[str, ...], file: TextIO | None) -> str:
+def _required(words: tuple[str, ...], file: BinaryIO | None) -> str:
     text = text_of(words, file)
     if text is None:
         raise click.UsageError("Missing the TEXT: give it as arguments or with --file.")
     return text
 
 
+def _print_trust(shell: Shell, it: ExternalCommunication) -> None:
+    if shell.as_json:
+        json_line(plain(it))
+    else:
+        about = f" about {', '.join(it.scopes)}" if it.scopes else ""
+        console().print(one_line(f"{it.party} on {it.channel} is {it.trust.value}{about}."))
+
+
 def _heading(it: ExternalCommunication) -> Text:
     """Return two lines: who it is and how far they are trusted, and what to name it by."""
     trusted = " ".join([it.trust.value, *it.scopes])
-    heading = one_line(f"{it.party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations} open", "bold")
+    party = f"{it.party_name} <{it.party}>" if it.party_name else it.party
+    heading = one_line(f"{party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations} open", "bold")
     return heading.append_text(clean(f"\n  {it.id}  {local(it.update_time)}", "dim"))
 
 
 def _print_message(out: Console, message: ExternalMessage) -> None:
-    arrow, style = ("→", "bold green") if message.direction is Direction.OUTBOUND else ("←", "bold cyan")
-    out.print(one_line(f"{arrow} {local(message.timestamp)}  {message.scope}", style))
+    style = "bold green" if message.direction is Direction.OUTBOUND else "bold cyan"
+    about = message.email.subject if message.email else message.scope
+    out.print(one_line(f"{_ARROWS[message.direction]} {local(message.timestamp)}  {message.sender_name}  {about}", style))
     if message.text:
         out.print(clean(message.text))
     for file in message.attachments:

@@ -87,8 +87,9 @@ class LegScore(_message.Message):
     RANK_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     leg: _builtins.str
-    """The leg: `keyword_messages`, `keyword_conversations`, `vector_messages` (a message by its meaning), `vector_windows` (it and two
-    messages before and behind), `vector_abbreviations`; `SearchResponse.legs_run` names those that ran.
+    """The leg: `keyword_messages`, `keyword_conversations` (all words of a conversation, with those of its title, topics and
+    abbreviation), `vector_messages` (a message by its meaning), `vector_windows` (it and two messages before and behind),
+    `vector_abbreviations`; `SearchResponse.legs_run` names those that ran.
     """
     rank: _builtins.int
     """The result's place in that leg, from 1."""
@@ -154,6 +155,7 @@ class SearchResult(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ABBREVIATION_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    SNIPPET_FROM_NOTES_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     conversation_name: _builtins.str
@@ -170,17 +172,23 @@ class SearchResult(_message.Message):
     """From 0 to 1, the best result of an answer highest. Comparable within one answer only."""
     abbreviation: _builtins.str
     """Its abbreviation. Unset if it has none."""
+    snippet_from_notes: _builtins.bool
+    """Whether `snippet` is a part of its abbreviation, its title or its topics: these led to it, and none of its messages has the
+    words.
+    """
     @_builtins.property
     def turn_range(self) -> Global___TurnRange:
-        """From the first to the last of `matched_turns`."""
+        """The turns around its best match: from the first to the last of those `matched_turns` that lie within five turns of each other,
+        the best one among them. For FetchContext. Unset where only its notes matched.
+        """
 
     @_builtins.property
     def matched_turns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The turns with the best matching messages, best first. At most 10."""
+        """The turns with the best matching messages, best first. At most 10. Empty where only its notes matched."""
 
     @_builtins.property
     def date(self) -> _timestamp_pb2.Timestamp:
-        """When its best message was said."""
+        """When its best message was said; where only its notes matched, when its newest one was."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -204,10 +212,11 @@ class SearchResult(_message.Message):
         topics: _abc.Iterable[_builtins.str] | None = ...,
         abbreviation: _builtins.str = ...,
         explanation: _abc.Iterable[Global___LegScore] | None = ...,
+        snippet_from_notes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "turn_range", b"turn_range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "date", b"date", "explanation", b"explanation", "matched_turns", b"matched_turns", "score", b"score", "snippet", b"snippet", "topics", b"topics", "turn_range", b"turn_range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "date", b"date", "explanation", b"explanation", "matched_turns", b"matched_turns", "score", b"score", "snippet", b"snippet", "snippet_from_notes", b"snippet_from_notes", "topics", b"topics", "turn_range", b"turn_range"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

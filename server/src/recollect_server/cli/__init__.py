@@ -5,12 +5,16 @@ and `health` call a running server as any client does: `remote` reaches it, `rec
 `plan`, `sending` carries it out, `conversion` stands between the house's types and the client's, `parallel` does many at a time.
 """
 
+import sys
+from typing import Any
+
 import click
 
 from recollect_server import __version__
 from recollect_server.cli.backup import backup, restore
 from recollect_server.cli.config import config
 from recollect_server.cli.exporting import export
+from recollect_server.cli.folder import said_plainly
 from recollect_server.cli.health import health
 from recollect_server.cli.importing import import_
 from recollect_server.cli.rebuild import rebuild
@@ -19,7 +23,16 @@ from recollect_server.cli.stats import stats
 from recollect_server.cli.verify import verify
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of files that are no UTF-8."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # the stream of the interpreter
+        with said_plainly():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def commands() -> None:
     """Recollect keeps every conversation an AI agent has, and finds it again."""

@@ -44,6 +44,8 @@ def said_plainly() -> Iterator[None]:
         yield
     except CannotCopy as error:
         raise click.ClickException(str(error)) from error
+    except BrokenPipeError:
+        raise  # whoever read the output went away: click ends quietly
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
 

@@ -1,12 +1,13 @@
 """`recollect-server serve`: runs the service until Ctrl-C or SIGTERM."""
 
+import ctypes
 import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.transport.server import CannotListen
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
 _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -27,6 +29,7 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
 def serve(config: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
+    _give_memory_back()
     # Blocked here and in every thread started later, and waited for below. A handler that sets an event would wait for ever if it
     # came while this thread held the event's lock.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
@@ -80,3 +83,15 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def _give_memory_back() -> None:
+    """Tells glibc's allocator to return what is freed. Elsewhere it does nothing.
+
+    By itself glibc maps only ever larger blocks apart, and keeps an arena for each thread: after 48 reads
+    of 8 MiB, 16 at once, 715 MiB stayed with the process. With these it peaked at 319 MiB and went back to 116.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in ((_M_MMAP_THRESHOLD, 256 << 10), (_M_TRIM_THRESHOLD, 4 << 20), (_M_ARENA_MAX, 2)):
+            mallopt(name, value)

@@ -221,7 +221,8 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 return before
             return replace(before, title=content.title, topics=content.topics or before.topics)
         case Compressed():
-            return replace(before, compressed_through=content.compressed_through, compression_summary=content.summary)
+            through = min(content.compressed_through, before.turn_count)  # a foreign line may say more than there is
+            return replace(before, compressed_through=through, compression_summary=content.summary)
         case Abbreviated():
             return replace(
                 before,
@@ -239,7 +240,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
             )
         case Continued():
             return replace(before, pinned=False)
-        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
+        case _:  # nothing that the conversation itself shows, or a line of another kind of transcript
             return before
 
 

@@ -20,9 +20,11 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    TitleAssigned,
     fold,
 )
 from recollect_server.domain.errors import (
+    ConversationExists,
     ConversationNotFound,
     ConversationPinned,
     ConversationReadOnly,
@@ -111,13 +113,15 @@ class Conversations:
         party: Party,
         model: str,
         create_time: int | None,
+        conversation_id: str = "",
         request_id: str,
         messages: list[Message] | None = None,
         pinned: bool = False,
     ) -> Appended:
         """Begin a conversation with its first messages, if it has any, in one write: all or none.
 
-        `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        It has the given id or, if that is empty, a new one; raise ConversationExists if the id is taken. `pinned` gives it the
+        place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
         """
         messages = messages or []
         payload: dict[str, Any] = {
@@ -127,6 +131,8 @@ class Conversations:
             "model": model,
             "created": create_time,
         }
+        if conversation_id:
+            payload["id"] = conversation_id
         if messages:
             payload["messages"] = [message_fields(message) for message in messages]
         if party.contact_name:
@@ -140,10 +146,11 @@ class Conversations:
             if request and (known := find_known(self._space, request, None)):
                 stored, conversation = as_it_was(self._space, self._replays, known, None)
                 if pinned and place.known:
-                    self._unpin_others(place, conversation.id, self._pinned_at(place))
+                    before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
+                    self._unpin_others(place, conversation.id, before)
                 return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
             time = self._space.clock() if create_time is None else create_time
-            conversation_id = f"conv-{ULID()}"
+            given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
             began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned)
             empty = fold(None, began)
             assert empty is not None
@@ -152,6 +159,8 @@ class Conversations:
             first = placed(head, self._joined(head, messages, None), self._space.clock())
             others = self._pinned_at(place) if pinned and place.known else set()
             with self._space.locks.hold(conversation_id):
+                if given and self._space.folder.is_taken(given):
+                    raise ConversationExists(given)
                 done = self._space.begin([began, *first], conversation_id, request)
             self._unpin_others(place, conversation_id, others)
         return Appended(
@@ -165,13 +174,11 @@ class Conversations:
         return {*index.pinned(place, settled=True), *([newest] if newest else [])}
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
-        """Unpin what began before a conversation that has its place now, and queue its notes.
+        """Unpin those that had the place of a conversation before it, and queue their notes.
 
         What fails here is done by a repeat of the request; until then the newest pinned one takes what comes in.
         """
         for other in sorted(others):
-            if other >= conversation_id:  # itself, or one that took the place since
-                continue
             try:
                 with self._space.locks.hold(other):
                     head = self._space.end(other)
@@ -218,6 +225,12 @@ class Conversations:
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
+
+    def assign_title(self, conversation_id: str, title: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+        """Name a conversation as the server itself does: a name that was given by hand stands."""
+        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics}
+        request = key_of("Rename", request_id, payload)
+        return self._record(conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock()))
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""

@@ -27,6 +27,8 @@ VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 _MESSAGES = 200  # the best messages of each leg
 _SPARE = 200  # more of each, where one conversation is left out: they may be its own
 _ABBREVIATIONS = 50  # the best of them
+_NOTED = 200  # conversations that are found by the words of their notes
+_NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
 _NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
 _SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
 LEAST = 0.2
@@ -48,6 +50,8 @@ class Candidates:
     conversation_legs: ConversationLegs
     total: int
     """How many conversations were found."""
+    noted: set[int]
+    """The numbers of the conversations whose title, topics or abbreviation has any of the words."""
     scans: Scans | None
     degraded: dict[str, str] = made(default_factory=dict)
 
@@ -80,7 +84,7 @@ def gather(
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, query, scope, within)
     deadline.check()
-    numbers, whole = _by_all_words(index, terms, scope, within)
+    numbers, whole, noted = _by_all_words(index, terms, scope, within)
     deadline.check()
     keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
     deadline.check()
@@ -103,7 +107,10 @@ def gather(
     scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)
     total = len(numbers) + int(others.sum())
-    return Candidates(messages, next(scores), of_messages, conversations, next(scores), of_conversations, total, scans, degraded)
+    message_scores, conversation_scores = next(scores), next(scores)
+    return Candidates(
+        messages, message_scores, of_messages, conversations, conversation_scores, of_conversations, total, noted, scans, degraded
+    )
 
 
 def legs_of_messages(found: Candidates) -> dict[str, Array]:
@@ -145,10 +152,12 @@ def _scans(
 
 def _by_all_words(
     index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], Array]:
-    """The conversations in the scope that have any of the words, and BM25 of all their words."""
+) -> tuple[NDArray[np.int64], Array, set[int]]:
+    """Return the conversations in the scope that have any of the words in their messages or their notes, with BM25 of all their
+    words, to which that of their notes is added; and which of them have any in their notes.
+    """
     if not terms:
-        return np.zeros(0, np.int64), np.zeros(0)
+        return np.zeros(0, np.int64), np.zeros(0), set()
     numbers, scores = conversation_bm25((index.conversation_counts(term) for term in terms), *index.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = index.numbers_with(terms, scope) if scope.timed else within
@@ -158,7 +167,23 @@ def _by_all_words(
     if scope.without is not None:
         others = numbers != scope.without
         numbers, scores = numbers[others], scores[others]
-    return numbers, scores
+    noted, note_scores = _by_notes(index, terms, scope, within)
+    union = np.union1d(numbers, noted)
+    total = np.zeros(len(union))
+    total[np.searchsorted(union, numbers)] += scores
+    total[np.searchsorted(union, noted)] += _NOTES * note_scores
+    return union, total, {*noted.tolist()}
+
+
+def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], Array]:
+    """Return the conversations in the scope whose notes fit best, and BM25 of their notes."""
+    numbers, scores = index.notes_scores(terms, _NOTED)
+    inside = np.ones(len(numbers), np.bool_) if scope.without is None else numbers != scope.without
+    if within is not None:
+        inside &= np.isin(numbers, within)
+    if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
+        inside &= np.isin(numbers, index.numbers_within(scope.start, scope.end))
+    return numbers[inside], scores[inside]
 
 
 def _near(scans: Scans, without: int | None) -> tuple[set[int], set[int]]:

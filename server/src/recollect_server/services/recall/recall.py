@@ -10,6 +10,7 @@ from recollect_server.domain.message import Message
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import (
     KEYWORD_LEGS,
+    LEAST,
     VECTOR_LEGS,
     Candidates,
     gather,
@@ -28,6 +29,7 @@ from recollect_server.storage.index.words import Term
 
 _SPARE = 50  # conversations that are scored beside twice as many as are asked for: by other legs others may be better
 _TURNS = 10  # matched turns named in a result
+_NEAR = 5  # turns between two matches of one range, at the most
 _FOUND = 3  # conversations of an answer that count as recalled
 DEFAULT_TURNS = 10  # of FetchContext
 
@@ -47,7 +49,10 @@ class Result:
 
     conversation: Conversation
     snippet: str
+    from_notes: bool
+    """Whether the snippet is of the abbreviation, the title or the topics."""
     matched_turns: list[int]
+    turn_range: tuple[int, int] | None
     date: int
     score: float
     explanation: list[LegScore]
@@ -192,26 +197,53 @@ class Recall:
             if len(results) == limit or found.conversation_scores[at] <= 0:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
-            matched = [found.messages[place] for place in places.get(number, [])]
-            others = [found.messages[place] for place in places.get(number, [])[1:] if found.fits(place)]
+            there = places.get(number, [])
+            matched = [found.messages[place] for place in there]
+            others = [found.messages[place] for place in there[1:] if found.fits(place)]
+            by_words = any(found.message_legs.keyword[place] > 0 for place in there)
             if not matched:
-                matched = others = self._best_within(showing.terms, found.scans, scope, number)
+                matched, by_words = self._best_within(showing.terms, found.scans, scope, number)
+                others = matched
+            # What led here is shown: the notes where they have the words and no message does, or are near and no message is.
+            by_notes = not by_words and (
+                number in found.noted
+                or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not any(map(found.fits, there)))
+            )
             # The best one, or where that cannot be read another that fits. None: no message that has the words may be shown.
             message = next((read for it in (*matched[:1], *others) if (read := showing.message(conversation_id, it.place))), None)
             conversation = showing.conversation(number)
-            if message is not None and conversation is not None:
-                turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS]
-                snippet, score = showing.snippet(conversation.id, number, message), found.conversation_scores[at]
-                results.append(Result(conversation, snippet, turns, message.timestamp, score, _explain(legs, at)))
+            if conversation is None or (message is None and not by_notes):
+                continue
+            turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS] if message else []
+            if message is None or by_notes:
+                snippet = showing.notes(conversation)
+            else:
+                snippet = showing.snippet(conversation.id, number, message)
+            date, score = message.timestamp if message else conversation.update_time, found.conversation_scores[at]
+            results.append(Result(conversation, snippet, by_notes, turns, _around(turns), date, score, _explain(legs, at)))
         return results
 
-    def _best_within(self, terms: list[Term], scans: Scans | None, scope: Scope, number: int) -> list[Found]:
-        """The best messages of a conversation none of which is among the best of all: by their words, else by their meaning."""
+    def _best_within(self, terms: list[Term], scans: Scans | None, scope: Scope, number: int) -> tuple[list[Found], bool]:
+        """Return the best messages of a conversation none of which is among the best of all, and whether they have the words; those
+        without are the nearest in meaning.
+        """
         scores = self._index.message_scores(terms, scope, _TURNS, within=number) if terms else {}
+        by_words = bool(scores)
         if not scores and scans:
             scores = scans.messages.within(number, _TURNS)
         shown = self._index.showable({*scores}, scope)
-        return [shown[key] for key in sorted(scores, key=lambda key: (-scores[key], key)) if key in shown]
+        return [shown[key] for key in sorted(scores, key=lambda key: (-scores[key], key)) if key in shown], by_words
+
+
+def _around(turns: list[int]) -> tuple[int, int] | None:
+    """Return the range of turns around the best one that holds those of the others which lie near it; None for none."""
+    if not turns:
+        return None
+    first = last = turns[0]
+    for turn in sorted(turns, key=lambda turn: abs(turn - turns[0])):
+        if first - _NEAR <= turn <= last + _NEAR:
+            first, last = min(first, turn), max(last, turn)
+    return first, last
 
 
 def _explain(legs: dict[str, Array], at: int) -> list[LegScore]:

@@ -72,6 +72,14 @@ class Showing:
             self._shown[name] = self._snippet(message_id(number, message.sequence), composed(message.content))
         return self._shown[name]
 
+    def notes(self, conversation: Conversation) -> str:
+        """Return the part of the abbreviation with the most of the words, or the title or the topics if only those have any."""
+        texts = [composed(text) for text in (conversation.abbreviation, conversation.title, ", ".join(conversation.topics))]
+        for text in texts:
+            if passage := self._passages.best(text):
+                return passage.rendered(text)
+        return opening_of(plain(texts[0] or texts[1]))
+
     def _snippet(self, identity: int, content: str) -> str:
         if passage := self._passages.best(content):
             return passage.rendered(content)

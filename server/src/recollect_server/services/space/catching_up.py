@@ -1,6 +1,6 @@
 """Brings the index of one conversation up to its transcript: what a start-up, a rebuild and a write after a failure share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -8,8 +8,9 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Began, Conversation, OpenCall, Unknown, fold, open_calls_after
+from recollect_server.domain.conversation import Began, Conversation, Event, OpenCall, fold, open_calls_after
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.conversations import Stored
@@ -18,12 +19,13 @@ from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, contents_of, ends_a_line, read_lines, scan
-from recollect_server.storage.transcript.repair import mend
+from recollect_server.storage.transcript.record import LOST_CHANNEL
+from recollect_server.storage.transcript.repair import TornTail, mend
 
 log = structlog.get_logger("recollect.recovery")
 
 _CHUNK_LINES = 2000
-LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged
+_MAX_KEPT = 256 << 10  # bytes of a transcript that is decoded once, to be mended and indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,23 @@ class CaughtUp:
     """How many lines were damaged and passed over now."""
     bytes_cut: int
     """How much of a torn tail was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A transcript whose tail was looked after: what was cut, and its lines, where they are few enough to be kept until indexed."""
+
+    torn: TornTail | None
+    lines: list[Line] | None
+
+
+def mend_whole(folder: TranscriptFolder, conversation_id: str) -> Mended:
+    """Mends a transcript's tail before anything of it is indexed, ahead of `catch_up`, many at once. Raises OSError."""
+    path = folder.path(conversation_id)
+    lines: list[Line] = []
+    keeps = path.stat().st_size <= _MAX_KEPT
+    torn = mend(path, folder.torn_path(conversation_id), see=lines.append if keeps else None)
+    return Mended(torn, lines if keeps and torn is None else None)
 
 
 class IndexAhead(IndexUnavailable):
@@ -80,11 +99,13 @@ def catch_up(
     time: int,
     log_updates: bool,
     wait: bool = True,
+    mended: Callable[[], Mended] | None = None,
 ) -> CaughtUp:
     """Mends the transcript's tail and indexes what the index does not have yet.
 
-    `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in. Raises IndexUnavailable,
-    IndexAhead, StorageUnavailable, and ConversationNotFound if no whole line is left. Hold the conversation's lock.
+    `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in; `mended` waits for `mend_whole`,
+    where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if
+    no whole line is left. Hold the conversation's lock.
     """
     path = folder.path(conversation_id)
     offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
@@ -98,14 +119,15 @@ def catch_up(
             raise IndexAhead(f"{path.name} has {size} bytes and {offset} of it are indexed")
         if stored and size > offset and not _goes_on(path, index, stored):
             raise IndexAhead(f"{path.name} is another one than was indexed, up to byte {offset}")
-        torn = mend(path, folder.torn_path(conversation_id), offset, lines + 1)
+        ready = mended() if mended else Mended(mend(path, folder.torn_path(conversation_id), offset, lines + 1), None)
+        torn = ready.torn
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
         reach("catch_up.mended")
         messages = 0
         damage = Damage(conversation_id)
         refused: list[str] = []
-        for chunk in chunks(scan(path, offset, lines + 1)):
+        for chunk in chunks(scan(path, offset, lines + 1) if ready.lines is None else iter(ready.lines)):
             before = conversation
             for line in chunk:
                 conversation = folded(conversation, line, conversation_id)
@@ -192,9 +214,10 @@ def folded(conversation: Conversation | None, line: Line, conversation_id: str) 
         return conversation
     content = line.entry.content
     if isinstance(content, Began):
-        content = replace(content, id=conversation_id)  # a file that was copied under another name is another conversation
+        # A file that was copied under another name is another conversation. One that was written by hand may not say when it began.
+        content = replace(content, id=conversation_id, time=content.time or time_of(conversation_id))
     after = fold(conversation, content)
-    if after is None and not isinstance(content, Unknown):
+    if after is None and isinstance(content, Message | Event):
         # The first line is damaged. The file's name says which conversation it is, the lines that follow say the rest.
         time = content.timestamp if isinstance(content, Message) else content.time
         after = fold(Conversation(conversation_id, LOST_CHANNEL, time, time), content)

@@ -15,9 +15,9 @@ from pathlib import Path
 import orjson
 
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.storage.transcript.files import TranscriptFolder, open_transcript, sync_folder
+from recollect_server.storage.transcript.files import Syncs, TranscriptFolder, open_transcript, sync_folder
 from recollect_server.storage.transcript.ledger import LEDGERS
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.repair import whole_end
 
 MANIFEST = "backup.json"
@@ -54,7 +54,7 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
         manifest["external"], done.communications = _back_up_all(source.external, folder.external, done, progress)
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
     manifest["ledgers"] = {
-        name: [_copy(source.ledger_path(name), folder.ledger_path(name)), _checksum(folder.ledger_path(name))]
+        name: list(_copy(source.ledger_path(name), folder.ledger_path(name)))
         for name in LEDGERS
         if source.ledger_path(name).exists()
     }
@@ -70,18 +70,20 @@ def _back_up_all(
     """Copies the transcripts of a folder into another. Returns the size and checksum of each, and how many there are."""
     files: dict[str, list[int]] = {}
     names = sorted(name for name, _ in source.sizes())
-    for number, name in enumerate(names):
-        progress(number, len(names))
-        try:
-            size = _copy(source.path(name), folder.path(name))
-        except FileNotFoundError:
-            continue  # it was deleted meanwhile
-        if size == 0:  # its first line is being written
-            folder.path(name).unlink()
-            continue
-        done.bytes += size
-        files[name] = [size, _checksum(folder.path(name))]
-        done.problems += _damages(folder, name)
+    with Syncs() as syncs:
+        for number, name in enumerate(names):
+            progress(number, len(names))
+            damages: list[Line] = []
+            try:
+                size, checksum = _copy(source.path(name), folder.path(name), syncs, damages)
+            except FileNotFoundError:
+                continue  # it was deleted meanwhile
+            if size == 0:  # its first line is being written
+                folder.path(name).unlink()
+                continue
+            done.bytes += size
+            files[name] = [size, checksum]
+            done.problems += _said(name, damages)
     sync_folder(folder.root)
     return files, len(files)
 
@@ -135,23 +137,25 @@ def _restore_all(
         coming.root.unlink()  # rmtree refuses a link, and what is restored may not go where it leads
     shutil.rmtree(coming.root, ignore_errors=True)
     coming.create()
-    for number, (name, (size, checksum)) in enumerate(sorted(files.items())):
-        progress(number, len(files))
-        try:
-            copied = _copy(origin.path(name), coming.path(name))
-        except FileNotFoundError:
-            done.problems.append(f"{name}: is missing in the backup")
-            continue
-        done.bytes += copied
-        if (copied, _checksum(coming.path(name))) != (size, checksum):
-            done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
-            done.problems += _damages(coming, name)
+    with Syncs() as syncs:
+        for number, (name, expected) in enumerate(sorted(files.items())):
+            progress(number, len(files))
+            damages: list[Line] = []
+            try:
+                copied = _copy(origin.path(name), coming.path(name), syncs, damages)
+            except FileNotFoundError:
+                done.problems.append(f"{name}: is missing in the backup")
+                continue
+            done.bytes += copied[0]
+            if copied != expected:
+                done.problems.append(f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes")
+                done.problems += _said(name, damages)
     sync_folder(coming.root)
     return coming
 
 
 def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied) -> None:
-    for name, (size, checksum) in sorted(ledgers.items()):
+    for name, expected in sorted(ledgers.items()):
         path = target.ledger_path(name)
         coming = path.with_name(path.name + RESTORING)
         coming.unlink(missing_ok=True)
@@ -160,8 +164,8 @@ def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int
         except FileNotFoundError:
             done.problems.append(f"{name}: is missing in the backup")
             continue
-        if (copied, _checksum(coming)) != (size, checksum):
-            done.problems.append(f"{name}: is not as it was backed up: {copied} of {size} bytes")
+        if copied != expected:
+            done.problems.append(f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes")
         coming.rename(path)
     sync_folder(target.root.parent)
 
@@ -173,31 +177,50 @@ def _take_name(coming: TranscriptFolder, target: TranscriptFolder) -> None:
     sync_folder(target.root.parent)
 
 
-def _copy(source: Path, target: Path) -> int:
-    """Copies a transcript up to the end of a whole batch, durable but for its name. Returns its size. Raises OSError."""
+def _copy(source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None) -> tuple[int, int]:
+    """Copies a transcript up to the end of a whole batch. Returns its size and its checksum. Raises OSError.
+
+    It is durable, but for its name, when this returns, or when `syncs` is left. Its damaged lines are added to `damages`.
+    """
     reading = open_transcript(source, os.O_RDONLY)
     try:
         writing = open_transcript(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            size, left = 0, os.fstat(reading).st_size
+            size, left, checksum = 0, os.fstat(reading).st_size, 0
             while left and (part := os.read(reading, min(left, _CHUNK))):
                 left -= len(part)
+                checksum = zlib.crc32(part, checksum)
                 while part:
                     count = os.write(writing, part)
                     size, part = size + count, part[count:]
+
+            def see(line: Line) -> None:
+                if line.entry is None and damages is not None:
+                    damages.append(line)
+
             # The copy itself is looked at: of the file that is being written, the next look could show something else.
-            size = min(size, whole_end(target, 0, 1, size)[0])
-            os.ftruncate(writing, size)
-            os.fsync(writing)
-        finally:
+            whole = min(size, whole_end(target, 0, 1, size, see)[0])
+            if whole < size:
+                os.ftruncate(writing, whole)
+                checksum = _checksum(target)
+                if damages is not None:
+                    damages[:] = [line for line in damages if line.end <= whole]
+            if syncs is None:
+                os.fsync(writing)
+        except BaseException:
             os.close(writing)
+            raise
+        if syncs is None:
+            os.close(writing)
+        else:
+            syncs.sync(writing)
     finally:
         os.close(reading)
-    return size
+    return whole, checksum
 
 
-def _damages(folder: TranscriptFolder, name: str) -> list[str]:
-    return [f"{name}: line {line.sequence} is damaged: {line.damage}" for line in scan(folder.path(name)) if line.entry is None]
+def _said(name: str, damages: list[Line]) -> list[str]:
+    return [f"{name}: line {line.sequence} is damaged: {line.damage}" for line in damages]
 
 
 def _checksum(path: Path) -> int:

@@ -4,7 +4,9 @@ Where nothing is missing this costs a stat for each conversation, and reads no t
 """
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.time import Clock
 from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.services.external.catching_up import bring_up as bring_up_external
-from recollect_server.services.space.catching_up import IndexAhead, catch_up, forget_anchors_again
+from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
 from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
@@ -24,6 +26,7 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 
 log = structlog.get_logger("recollect.recovery")
 
+_AHEAD = 16  # transcripts that are mended at the same time
 _SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
 Progress = Callable[[int, int], None]
@@ -107,6 +110,24 @@ def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Pr
         raise
 
 
+def _mended(folder: TranscriptFolder, names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], Mended] | None]]:
+    """Each of these conversations, in their order. With `ahead` the tails of the next ones are mended meanwhile.
+
+    To mend one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
+    """
+    if not ahead:
+        yield from ((name, None) for name in names)
+        return
+    with ThreadPoolExecutor(_AHEAD, "mend") as pool:
+        pending: deque[tuple[str, Future[Mended]]] = deque()
+        for name in names:
+            pending.append((name, pool.submit(mend_whole, folder, name)))
+            if len(pending) > 2 * _AHEAD:
+                first, future = pending.popleft()
+                yield first, future.result
+        yield from ((name, future.result) for name, future in pending)
+
+
 def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversation_id: str, clock: Clock) -> None:
     """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it is."""
     size = folder.deleting_path(conversation_id).stat().st_size
@@ -147,11 +168,13 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     if behind and not rebuilt:
         index.skip_cursors()
     messages = damaged = cut = 0
-    for done, conversation_id in enumerate(sorted(behind)):
+    for done, (conversation_id, mended) in enumerate(_mended(folder, sorted(behind), ahead=rebuilt)):
         progress(done, len(behind))
         try:
             stored = None if rebuilt else index.find(conversation_id)
-            caught = catch_up(folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False)
+            caught = catch_up(
+                folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
+            )
         except ConversationNotFound:
             if folder.remove_empty(conversation_id):
                 total -= 1

@@ -174,7 +174,8 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    for table in ("conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names"):
+    hanging = ("notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names", "notes_words")
+    for table in ("conversations", *hanging):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 

@@ -21,6 +21,7 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
+from recollect_server.storage.index.notes_words import Entry
 from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.transcript.reader import Line
@@ -55,11 +56,13 @@ def document_of(
     lines: list[Line],
     updates: list[Update],
     mail: Collection[int],
+    words: list[Entry] | None,
     cursor: int,
 ) -> str:
     """The document for these lines of a conversation.
 
-    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they name; `cursor` is the one before
+    `before` and `after` are what is known without and with them; `mail` the Message-IDs that they name; `words` those of
+    its notes, where they changed; `cursor` is the one before
     that of the first of the `updates`.
     """
     party, usage = after.party, after.usage_total
@@ -87,6 +90,8 @@ def document_of(
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
+    if words is not None:
+        document["words"] = words
     if anchors := [
         (line.sequence, anchor.key, anchor.value, anchor.confidence, anchor.sequence, anchor.time)
         for line in lines

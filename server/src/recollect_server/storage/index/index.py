@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.storage.index import conversations, requests, turns
+from recollect_server.storage.index import conversations, notes_words, requests, turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
@@ -183,7 +183,11 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         updates = updates_of(lines, time) if log else []
         for name in mail:
             self._seen.add(name)
-        build = partial(document_of, own, before, after, lines, updates, mail)
+        words: list[notes_words.Entry] | None = None
+        if notes_words.have_changed(before, after):
+            with self.reading(settled=False) as connection:  # only its tokeniser is used
+                words = notes_words.entries_of(connection, after)
+        build = partial(document_of, own, before, after, lines, updates, mail, words)
         news = Added(own, after, lines, updates) if updates else None
         cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed, news)
         reach("index.put")

@@ -13,6 +13,7 @@ import apsw
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.storage.index.channel_tables import channel_tables, contact_names
 from recollect_server.storage.index.external_tables import external_tables, external_words
+from recollect_server.storage.index.notes_words import notes_words_table
 
 _COLUMNS = (
     "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
@@ -194,6 +195,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     contact_names,
     external_words,
     _late_messages,
+    notes_words_table,
 )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import SEQUENCE_BITS, id_range, number_of, sequence_of
-from recollect_server.storage.index import conversations, words
+from recollect_server.storage.index import conversations, notes_words, words
 from recollect_server.storage.index.conversations import Filter, Outline
 from recollect_server.storage.index.file import IndexFile
 from recollect_server.storage.index.lengths import Lengths
@@ -184,6 +184,11 @@ class Searching(IndexFile):
         """BM25 of the best messages with any of the terms, by id."""
         with self.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
+
+    def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""
+        with self.reading() as connection:
+            return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
 
     def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which conversations have the term (numbers, ascending), and how often."""

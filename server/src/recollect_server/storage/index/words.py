@@ -20,9 +20,11 @@ class WordTables:
 
     words: str
     vocabulary: str
+    notes: str = ""
+    """The table of the words of notes; empty where there are none."""
 
 
-CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary")
+CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
 EXTERNAL = WordTables("external_fts", "external_vocabulary")
 
 
@@ -47,18 +49,20 @@ class Term:
 
 
 def choose_terms(connection: apsw.Connection, query: str, total_messages: int, tables: WordTables = CONVERSATIONS) -> list[Term]:
-    """The words of a query to search for, the rarest first. Words that no message has are left out.
+    """The words of a query to search for, the rarest first. Words that nothing has are left out.
 
     Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
     message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
-    found = [(frequency, term) for term in _terms(connection, query) if (frequency := _frequency(connection, term, tables))]
-    found.sort(key=lambda pair: (pair[0], pair[1].stem))
+    found = [(*_frequency(connection, term, tables), term) for term in _terms(connection, query)]
+    found = [it for it in found if it[0] or it[1]]
+    found.sort(key=lambda it: (it[0], it[2].stem))
     chosen: list[Term] = []
-    postings = 0
-    for frequency, term in found[:_MAX_TERMS]:
+    postings = finding = 0
+    for frequency, _, term in found[:_MAX_TERMS]:
         postings += frequency
-        spare = len(chosen) >= _LEAST_TERMS
+        spare = finding >= _LEAST_TERMS
+        finding += frequency > 0
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
@@ -92,8 +96,16 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> int:
-    """How many messages have the term."""
+def _frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> tuple[int, int]:
+    """Return how many messages have the term, and how many conversations in their notes."""
+    values: tuple[str, ...]
     if term.prefix:
-        return int(connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get)
-    return int(connection.execute(f"SELECT doc FROM {tables.vocabulary} WHERE term = ?", (term.stem,)).get or 0)
+        found = connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get
+        where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + "\U0010ffff")
+    else:
+        found = connection.execute(f"SELECT doc FROM {tables.vocabulary} WHERE term = ?", (term.stem,)).get
+        where, values = "stem = ?", (term.stem,)
+    notes = 0
+    if tables.notes:
+        notes = int(connection.execute(f"SELECT count(*) FROM {tables.notes} WHERE {where}", values).get)
+    return int(found or 0), notes

@@ -3,7 +3,9 @@
 import errno
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,7 @@ DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes
 TORN = ".torn"  # what was cut off a transcript's tail
 COPY = ".copy"  # a transcript's good prefix, until it takes the name (see writer)
 
+_SYNCS = 16  # files that are synced at the same time
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not be waited for
 
 
@@ -67,6 +70,11 @@ class TranscriptFolder:
     def has(self, conversation_id: str) -> bool:
         """Whether there is a transcript of that name."""
         return is_conversation_id(conversation_id) and self.path(conversation_id).exists()
+
+    def is_taken(self, conversation_id: str) -> bool:
+        """Whether anything of a conversation of that name is here: its transcript, a part of it, or a delete that has not ended."""
+        paths = (self.path(conversation_id), self.deleting_path(conversation_id), self.torn_path(conversation_id))
+        return any(map(os.path.lexists, paths))
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Every conversation that has a transcript, with the file's size in bytes."""
@@ -128,6 +136,35 @@ def open_transcript(path: Path, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return handle
+
+
+class Syncs:
+    """Syncs of many files, a few at a time: a disk takes several together in the time of one. Leaving the block waits for all."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_SYNCS, "sync")
+        self._pending: deque[Future[None]] = deque()
+
+    def sync(self, handle: int) -> None:
+        """Syncs and closes a file, soon. Raises OSError, also for one of the files before."""
+        self._pending.append(self._pool.submit(_sync_and_close, handle))
+        while len(self._pending) > 4 * _SYNCS:
+            self._pending.popleft().result()
+
+    def __enter__(self) -> "Syncs":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._pool.shutdown()
+        for pending in self._pending if raised[0] is None else ():
+            pending.result()
+
+
+def _sync_and_close(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

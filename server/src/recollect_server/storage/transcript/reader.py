@@ -10,7 +10,7 @@ from recollect_server.domain.conversation import Content
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.storage.transcript.files import open_transcript
-from recollect_server.storage.transcript.record import Damaged, Entry, decode, unseal
+from recollect_server.storage.transcript.record import Damaged, Entry, decode, has_checksum, unseal
 
 _CHUNK = 1 << 18
 
@@ -49,10 +49,13 @@ def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator
         os.close(handle)
 
 
-def scan(path: Path, offset: int = 0, sequence: int = 1) -> Iterator[Line]:
-    """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError."""
+def scan(path: Path, offset: int = 0, sequence: int = 1, *, lenient: bool = False) -> Iterator[Line]:
+    """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError.
+
+    `lenient` reads messages too that say neither turn nor time, as an import may.
+    """
     for number, raw in enumerate(raw_lines(path, offset), sequence):
-        yield line_of(raw, number, offset)
+        yield line_of(raw, number, offset, lenient=lenient)
         offset += len(raw) + 1
 
 
@@ -65,11 +68,14 @@ def spoken(path: Path, wanted: Callable[[int], bool]) -> Iterator[tuple[int, int
     for sequence, raw in enumerate(raw_lines(path), 1):
         end += len(raw) + 1
         if wanted(sequence):
-            yield sequence, end, _spoken(raw)
+            yield sequence, end, _spoken(raw, sequence)
 
 
-def _spoken(raw: bytes) -> tuple[str, str] | None:
+def _spoken(raw: bytes, sequence: int) -> tuple[str, str] | None:
     try:
+        if not has_checksum(raw):
+            content = decode(raw, sequence).content
+            return (content.sender, content.content) if isinstance(content, Message) else None
         fields = unseal(raw)
         return (fields.get("sender", ""), fields["content"]) if fields["type"] == "turn" else None
     except (Damaged, ValueError, KeyError, TypeError, AttributeError):
@@ -134,10 +140,10 @@ def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
     return damaged
 
 
-def line_of(raw: bytes, sequence: int, offset: int) -> Line:
+def line_of(raw: bytes, sequence: int, offset: int, *, lenient: bool = False) -> Line:
     """The line whose bytes, without the newline, are these."""
     try:
-        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence))
+        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence, lenient=lenient))
     except Damaged as damage:
         return Line(sequence, offset, len(raw) + 1, None, str(damage))
 

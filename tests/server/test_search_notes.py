@@ -1,0 +1,103 @@
+"""Search by titles, topics and abbreviations, and the range of turns around what was found."""
+
+import apsw
+from recollect_server.storage.index.file import NAME
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import Connect, Service, delete_index, moment, user
+from tests.server.searching import marked
+
+
+def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock) -> None:
+    trip = service.told("Shall we go there in spring?", "Then I book the flights")
+    clock.move(1000)
+    service.told("Buy bread and milk")
+    assert service.found("Zanzibar") == []
+    service.rename(trip, "Zanzibar Trip")
+    answer = service.search("zanzibar")
+    (result,) = answer.results
+    assert (result.conversation_id, result.snippet_from_notes, marked(result.snippet)) == (trip, True, ["Zanzibar"])
+    assert (list(result.matched_turns), result.HasField("turn_range"), result.date) == ([], False, moment(clock.now - 1000))
+    assert answer.total_matches == 1
+    service.rename(trip, "Madagascar Trip")
+    assert (service.found("Zanzibar"), service.found("madagascar")) == ([], [trip])
+
+
+def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(service: Service) -> None:
+    told = service.told("Yes.", "Fine by me.")
+    service.abbreviate(told, "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学", ["household"])
+    result = service.search("puppies").results[0]
+    assert (result.conversation_id, result.snippet_from_notes) == (told, True)
+    assert set(marked(result.snippet)) == {"puppy"}
+    for query, shown in (("household", "household"), ("北京", "北京")):
+        result = service.search(query).results[0]
+        assert (result.conversation_id, marked(result.snippet)) == (told, [shown])
+    service.abbreviate(told, "They agreed to sell the boat.", ["boats"])
+    assert [service.found(query) for query in ("puppy", "household", "boat")] == [[], [], [told]]
+
+
+def test_where_a_message_has_the_words_it_is_shown_and_not_the_notes(service: Service) -> None:
+    told = service.told("We fly to Kyoto in April")
+    service.rename(told, "Kyoto Trip")
+    result = service.search("Kyoto").results[0]
+    assert (result.snippet_from_notes, list(result.matched_turns)) == (False, [1])
+    assert result.snippet == "We fly to \ue000Kyoto\ue001 in April"
+
+
+def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: MovableClock) -> None:
+    begin = clock.now
+    web = service.told("One")
+    service.rename(web, "Zanzibar Trip")
+    clock.move(10_000)
+    mail = service.told("Two", channel="email")
+    service.abbreviate(mail, "About Zanzibar", ["travel"])
+    assert {*service.found("zanzibar")} == {web, mail}
+    assert service.found("zanzibar", channel="email") == [mail]
+    assert service.found("zanzibar", topics=["travel"]) == [mail]
+    assert service.found("zanzibar", conversation_id=web) == [web]
+    assert service.found("zanzibar", date_range={"end": moment(begin + 1)}) == [web]
+    assert service.found("zanzibar", date_range={"start": moment(begin + 1)}) == [mail]
+
+
+def test_the_words_of_deleted_notes_are_gone_from_the_file(service: Service, server: RunningServer) -> None:
+    told = service.told("Yes.")
+    service.rename(told, "Xylophonists Reunion")
+    assert service.found("xylophonists") == [told]
+    service.delete(told)
+    assert service.found("xylophonists") == []
+    server.stop()
+    assert all(b"ylophonist" not in file.read_bytes() for file in server.folder.glob(f"{NAME}*"))
+
+
+def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    told = service.told("Yes.")
+    service.rename(told, "Zanzibar Trip")
+    service.abbreviate(told, "A puppy", ["household"])
+    queries = ("zanzibar", "puppy", "household")
+    assert [service.found(query) for query in queries] == [[told]] * 3
+    server.stop()
+    connection = apsw.Connection(str(server.folder / NAME))
+    version = connection.pragma("user_version")
+    connection.execute("DROP TRIGGER take_in_notes_words; DROP TABLE notes_words")
+    connection.pragma("user_version", version - 1)
+    connection.close()
+    again = start_server()
+    assert [connect(again).found(query) for query in queries] == [[told]] * 3
+    again.stop()
+    delete_index(again)
+    anew = start_server()
+    assert [connect(anew).found(query) for query in queries] == [[told]] * 3
+
+
+def test_the_range_of_turns_is_around_the_best_match(service: Service) -> None:
+    conversation = service.create().id
+    for number in range(40):
+        said = {2: "zebra", 30: "zebra and okapi", 33: "a zebra drinks with an okapi", 34: "okapi"}.get(number, f"ticket {number}")
+        service.append(conversation, user(said))
+    result = service.search("zebra okapi").results[0]
+    assert {3, 31, 34, 35} <= {*result.matched_turns}
+    assert result.matched_turns[0] in {31, 34, 35}
+    assert 26 <= result.turn_range.first <= 31
+    assert 35 <= result.turn_range.last <= 40
