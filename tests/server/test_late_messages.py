@@ -12,8 +12,10 @@ from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.message_pb2 import Message, ToolCall
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 
 from tests.conftest import RunningServer, Start
@@ -208,13 +210,19 @@ def test_a_late_message_does_not_count_the_lines_of_other_turns_as_damaged(servi
     assert damaged == [1, 0, 1]
 
 
-def interleaved(service: Service, conversation_id: str, chance: random.Random) -> list[tuple[int, str]]:
+KINDS = ["user", "user", "call", "answer", "late answer", "result", "result", "batch"]
+LONG_TURNS = ["user", *["call", "answer", "late answer", "result"] * 4]
+
+
+def interleaved(
+    service: Service, conversation_id: str, chance: random.Random, kinds: list[str] = KINDS, most: int = 14
+) -> list[tuple[int, str]]:
     """Appends at random, and returns what must be read: a model that keeps a list for each turn."""
     turns: dict[int, list[str]] = defaultdict(list)
     open_calls: list[tuple[int, str]] = []
-    for number in range(chance.randint(3, 14)):
+    for number in range(chance.randint(3, most)):
         newest, text = len(turns), f"m{number}"
-        match chance.choice(["user", "user", "call", "answer", "late answer", "result", "result", "batch"]):
+        match chance.choice(kinds):
             case "user":
                 service.append(conversation_id, user(text))
                 turns[newest + 1].append(text)
@@ -266,6 +274,45 @@ def test_any_interleaving_is_read_as_the_model_says(
     look(connect(restarted))
     restarted.stop()
     sound(restarted)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_order(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    service = connect(start_server(max_answer_bytes=1024))
+    rng = random.Random(7)  # noqa: S311 - a test's numbers
+    expected: dict[str, list[tuple[int, str]]] = {}
+    for _ in range(6):
+        conversation_id = service.create().id
+        expected[conversation_id] = interleaved(service, conversation_id, rng, LONG_TURNS, 60)
+    if not indexed:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise IndexUnavailable("a test says so")
+
+        monkeypatch.setattr(Index, "tail", refuse)
+        monkeypatch.setattr(Index, "page_of_turns", refuse)
+    cut = 0
+    for conversation_id, model in expected.items():
+        pages = [service.load(conversation_id, max_turns=1000)]
+        while pages[0].has_more:
+            line, turn = pages[0].cut_before_sequence, pages[0].messages[0].turn_number
+            cut += line > 0
+            bound = {"before_sequence": line} if line else {"before_turn": turn}
+            pages.insert(0, service.load(conversation_id, max_turns=1000, **bound))
+        assert [(it.turn_number, it.content or it.tool_calls[0].id) for page in pages for it in page.messages] == model
+        fetched: list[Message] = []
+        more = bool(model)
+        while more:
+            request = recall_api.FetchContextRequest(conversation_id=conversation_id)
+            request.turn_range.first, request.turn_range.last = 1, 200
+            request.after_sequence = fetched[-1].sequence if fetched else 0
+            page = service.recall.FetchContext(request)
+            fetched += page.messages
+            more = page.has_more
+        assert [(it.turn_number, it.content or it.tool_calls[0].id) for it in fetched] == model
+    assert cut
 
 
 def test_watchers_are_told_a_late_message_with_its_turn(service: Service) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -92,7 +92,7 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BinaryIO:
         """Open the file. Refuse what is no regular file."""
         if value == "-" or value.startswith(_PIPES):
-            return click.File("rb").convert(value, param, ctx)
+            return cast(BinaryIO, click.File("rb").convert(value, param, ctx))
         try:
             return open(value, "rb", opener=_open_regular)
         except OSError as error:
@@ -216,14 +216,14 @@ def _is_there(client: Client, conversation_id: Any) -> bool:
 
 
 def _create(client: Client, read: _Read) -> str:
-    """Begin a conversation, under its own id and pinned where that is possible. Return the id. Raises RecollectError, Damaged.
+    """Begin a conversation, under its own id, and pinned where it was pinned and its place is free. Return the id.
 
-    Where an earlier run began it otherwise, its request id finds it in the form that it had then.
+    Where an earlier run began it otherwise, its request id finds it in the form that it had then. Raises RecollectError, Damaged.
     """
     began = read.began.fields
-    own = str(began.get("id", ""))
+    channel, own = str(began.get("channel", "")), str(began.get("id", ""))
     try:
-        channel, party = str(began.get("channel", "")), transcript.party_of(began)
+        party = transcript.party_of(began)
         create = partial(
             client.conversations.create,
             channel,
@@ -250,10 +250,10 @@ def _create(client: Client, read: _Read) -> str:
                     if not is_pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
                         raise
                     refusal = refusal or error  # its party names no place
-        assert refusal is not None
-        raise refusal
     except (ValueError, TypeError) as error:
         raise Damaged(str(error)) from None
+    assert refusal is not None
+    raise refusal
 
 
 def _was_pinned(read: _Read, channel: str) -> bool:

@@ -523,8 +523,8 @@ class StreamUpdatesRequest(_message.Message):
     LIST_CHANNELS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
-    (settings `update_retention` and `max_updates`), or the index was rebuilt since, the stream begins with a snapshot that
-    is marked `reset`.
+    (settings `update_retention` and `max_updates`), or not up to it, or the index was rebuilt since, or is a copy that was put
+    in its place, the stream begins with a snapshot that is marked `reset`.
     """
     max_turns: _builtins.int
     """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`); above 1000 counts as

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role, Usage
+from recollect_server.domain.time import updated
 
 MAX_PARTICIPANTS = 64
 MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
@@ -85,6 +86,8 @@ class Began:
     party: Party = NOBODY
     model: str = ""
     pinned: bool = False
+    arrived: int = 0
+    """The server's time when it began, where `time` lies ahead of it; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 id=content.id,
                 channel=content.channel,
                 create_time=content.time,
-                update_time=content.time,
+                update_time=updated(None, content.time, content.arrived),
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
@@ -260,7 +263,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         id=before.id,
         channel=before.channel,
         create_time=before.create_time,
-        update_time=message.timestamp if first else max(before.update_time, message.timestamp),
+        update_time=updated(None if first else before.update_time, message.timestamp, message.arrived),
         title=before.title,
         topics=before.topics,
         turn_count=max(before.turn_count, message.turn_number),

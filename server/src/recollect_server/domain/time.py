@@ -25,6 +25,25 @@ def milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
+def arrival(timestamp: int, latest: int, now: int) -> int:
+    """Return the server's time `now` where recency must be judged by it, else 0.
+
+    That is so where a message's own time lies ahead of it, or the latest of the messages before does: it was dated ahead, or the
+    clock had jumped and came back.
+    """
+    return now if timestamp > now or latest > now else 0
+
+
+def updated(before: int | None, timestamp: int, arrived: int) -> int:
+    """Return the update time after a message; `before` is None for the first, `arrived` is what `arrival` said.
+
+    A message counts with its own time, at the latest with the time when it arrived, and only a clock that came back moves the
+    update time back.
+    """
+    moment = min(timestamp, arrived) if arrived else timestamp
+    return moment if before is None or (arrived and before > arrived) else max(before, moment)
+
+
 def to_text(milliseconds: int) -> str:
     """`2026-02-14T09:00:00.000Z`. Raises ValueError before year 1 or after year 9999."""
     if not _EARLIEST <= milliseconds <= _LATEST:

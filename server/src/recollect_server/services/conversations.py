@@ -37,6 +37,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.naming import notes_due
 from recollect_server.domain.routing import Place, place_of
+from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -101,7 +102,7 @@ class Conversations:
         found = found[:size]
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([stored.conversation for stored in found], following)
+        return Page([self._space.current(stored.conversation) for stored in found], following)
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -149,14 +150,16 @@ class Conversations:
                     before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
                     self._unpin_others(place, conversation.id, before)
                 return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
-            time = self._space.clock() if create_time is None else create_time
+            now = self._space.clock()
+            time = now if create_time is None else create_time
             given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned)
+            arrived = arrival(time, 0, now)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned, arrived)
             empty = fold(None, began)
             assert empty is not None
             check_writable(empty, [message.channel for message in messages])
             head = Head(empty, 0, 1, None, indexed=True)
-            first = placed(head, self._joined(head, messages, None), self._space.clock())
+            first = placed(head, self._joined(head, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
             with self._space.locks.hold(conversation_id):
                 if given and self._space.folder.is_taken(given):

@@ -118,26 +118,39 @@ def ends_a_line(path: Path, offset: int) -> bool:
         os.close(handle)
 
 
-def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
-    """Count the damaged lines between the first and the last of these places. Raises OSError.
+def around(path: Path, places: list[tuple[int, int, int]], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
+    """Look at the lines between these places, and behind the last one up to the next message or byte `size`.
 
-    What lies between two messages that follow each other is events, or lines that the index could not read. Between a message and a
-    late one of the same turn are other messages too: from the first of these on the lines are other turns'.
+    They are events, lines that the index could not read, and other turns': between a message and a late one of the same turn are
+    other messages too, and from the first of these on the lines are other turns'. Return how many lines between the places are
+    damaged, and whether there is a message of the turns from one to another, which the index then leaves out. Raises OSError.
     """
-    ordered = sorted(places, key=itemgetter(1))
-    gaps = [(before, after) for before, after in pairwise(ordered) if after[1] > before[1] + before[2]]
-    if not gaps:
-        return 0
     damaged = 0
-    for before, after in gaps:
+    left_out = False
+    ordered = sorted(places, key=itemgetter(1))
+    for before, after in pairwise(ordered):
         start = before[1] + before[2]
-        for raw in raw_lines(path, start, after[1]):
-            line = line_of(raw, before[0] + 1, start)
-            if line.entry is None:
-                damaged += 1
-            elif isinstance(line.entry.content, Message):
+        if start < after[1]:
+            for raw in raw_lines(path, start, after[1]):
+                line = line_of(raw, before[0] + 1, start)
+                if line.entry is None:
+                    damaged += 1
+                elif isinstance(line.entry.content, Message):
+                    left_out = left_out or _is_of(line, turns)
+                    break
+    end = ordered[-1][1] + ordered[-1][2] if places else size
+    if end < size:
+        for raw in raw_lines(path, end, size):
+            line = line_of(raw, ordered[-1][0] + 1, end)
+            if line.entry and isinstance(line.entry.content, Message):
+                left_out = left_out or _is_of(line, turns)
                 break
-    return damaged
+    return damaged, left_out
+
+
+def _is_of(line: Line, turns: tuple[int, int]) -> bool:
+    content = line.entry.content if line.entry else None
+    return isinstance(content, Message) and turns[0] <= content.turn_number <= turns[1]
 
 
 def line_of(raw: bytes, sequence: int, offset: int, *, lenient: bool = False) -> Line:

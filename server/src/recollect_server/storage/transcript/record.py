@@ -33,7 +33,7 @@ from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.transcript.external_record import external_content, external_fields
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, optional, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
@@ -199,6 +199,8 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
         fields["attachments"] = attachment_fields(message.attachments)
     if message.metadata is not None:
         fields["metadata"] = message.metadata
+    if message.arrived:
+        fields["arrived"] = to_text(message.arrived)
     return fields
 
 
@@ -218,6 +220,8 @@ def _fields(content: Content) -> dict[str, Any]:
                 began["model"] = content.model
             if content.pinned:
                 began["pinned"] = True
+            if content.arrived:
+                began["arrived"] = to_text(content.arrived)
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
                 names["contact_name"] = "contactName"
@@ -283,6 +287,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject", "contactName"))),
             model=text(fields, "model", ""),
             pinned=bool(optional(fields, "pinned", bool)),
+            arrived=moment(fields, "arrived"),
         )
     if kind == "event":
         return _event(fields, sequence)
@@ -351,4 +356,5 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),
         metadata=optional(fields, "metadata", dict),
+        arrived=moment(fields, "arrived"),
     )
