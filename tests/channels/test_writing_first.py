@@ -23,6 +23,17 @@ def test_the_reply_on_whatsapp_joins_what_the_agent_began(post: Post) -> None:
     assert [(it.turn_number, it.content) for it in post.load(name).messages] == [(1, "The disk is full."), (2, "Clean it up.")]
 
 
+def test_its_first_words_are_stored_with_it_or_not_at_all(post: Post) -> None:
+    party = Party(contact=ALEX, contact_name="Alex")
+    name = post.create("whatsapp", party=party, pinned=True, messages=[agent("The disk is full.")]).id
+    assert home(post.whatsapp("Clean it up.")) == name
+    assert post.said(name) == ["The disk is full.", "Clean it up."]
+    elsewhere = [agent("The disk is full.", channel="web")]
+    failure = failure_of(lambda: post.create("whatsapp", party=party, pinned=True, messages=elsewhere))
+    assert failure.reason == "CONVERSATION_READ_ONLY"
+    assert post.get(name).pinned
+
+
 def test_the_reply_in_a_group_joins_it(post: Post) -> None:
     name = says(post, "whatsapp", "Dinner at eight?", group_id="120363")
     assert home(post.whatsapp("Yes", group="120363@g.us")) == name
@@ -79,6 +90,7 @@ def test_a_repeated_create_begins_one_and_takes_no_place_back(post: Post) -> Non
 
     name = create()
     assert create() == name
+    post.append(name, agent("The disk is full."))
     later = home(post.whatsapp("/new"))
     assert create() == name
     assert [post.get(it).pinned for it in (name, later)] == [False, True]

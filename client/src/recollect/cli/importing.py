@@ -261,7 +261,7 @@ def _was_pinned(read: _Read, channel: str) -> bool:
     pinned = bool(read.began.fields.get("pinned"))
     for line in read.lines:
         match line.fields:
-            case {"type": "turn", "channel": str(other)} if other != channel:
+            case {"type": "turn", "channel": str(other)} if other not in ("", channel):
                 return False
             case {"type": "event", "event": "meta_update", "pinned": now}:
                 pinned = bool(now)

@@ -147,7 +147,8 @@ class Conversations:
             if request and (known := find_known(self._space, request, None)):
                 stored, conversation = as_it_was(self._space, self._replays, known, None)
                 if pinned and place.known:
-                    self._unpin_others(place, conversation.id, self._pinned_at(place))
+                    before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
+                    self._unpin_others(place, conversation.id, before)
                 return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
             now = self._space.clock()
             time = now if create_time is None else create_time
@@ -176,13 +177,11 @@ class Conversations:
         return {*index.pinned(place, settled=True), *([newest] if newest else [])}
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
-        """Unpin what began before a conversation that has its place now, and queue its notes.
+        """Unpin those that had the place of a conversation before it, and queue their notes.
 
         What fails here is done by a repeat of the request; until then the newest pinned one takes what comes in.
         """
         for other in sorted(others):
-            if other >= conversation_id:  # itself, or one that took the place since
-                continue
             try:
                 with self._space.locks.hold(other):
                     head = self._space.end(other)
