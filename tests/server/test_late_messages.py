@@ -13,10 +13,8 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.files import TranscriptFolder
 
@@ -288,45 +286,6 @@ def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_or
     for _ in range(6):
         conversation_id = service.create().id
         expected[conversation_id] = interleaved(service, conversation_id, rng, LONG_TURNS, 60)
-    if not indexed:
-
-        def refuse(*_: object, **__: object) -> None:
-            raise IndexUnavailable("a test says so")
-
-        monkeypatch.setattr(Index, "tail", refuse)
-        monkeypatch.setattr(Index, "page_of_turns", refuse)
-    cut = 0
-    for conversation_id, model in expected.items():
-        pages = [service.load(conversation_id, max_turns=1000)]
-        while pages[0].has_more:
-            line, turn = pages[0].cut_before_sequence, pages[0].messages[0].turn_number
-            cut += line > 0
-            bound = {"before_sequence": line} if line else {"before_turn": turn}
-            pages.insert(0, service.load(conversation_id, max_turns=1000, **bound))
-        assert [(it.turn_number, it.content or it.tool_calls[0].id) for page in pages for it in page.messages] == model
-        fetched: list[Message] = []
-        more = bool(model)
-        while more:
-            request = recall_api.FetchContextRequest(conversation_id=conversation_id)
-            request.turn_range.first, request.turn_range.last = 1, 200
-            request.after_sequence = fetched[-1].sequence if fetched else 0
-            page = service.recall.FetchContext(request)
-            fetched += page.messages
-            more = page.has_more
-        assert [(it.turn_number, it.content or it.tool_calls[0].id) for it in fetched] == model
-    assert cut
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_order(
-    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, indexed: bool
-) -> None:
-    service = connect(start_server(max_answer_bytes=1024))
-    rng = random.Random(7)  # noqa: S311 - a test's numbers
-    expected: dict[str, list[tuple[int, str]]] = {}
-    for _ in range(12):
-        conversation_id = service.create().id
-        expected[conversation_id] = interleaved(service, conversation_id, rng)
     if not indexed:
 
         def refuse(*_: object, **__: object) -> None:
