@@ -87,7 +87,7 @@ def test_an_export_that_is_imported_and_exported_again_is_equal(
     assert counts_of(imported.stdout) == Counts(3, 0, 8, 0, 0)
     assert run("export", tmp_path / "second", "--target", other.target).exit_code == 0
     assert all_contents(tmp_path / "second") == all_contents(tmp_path / "first")
-    assert not {path.name for path in (tmp_path / "first").iterdir()} & {path.name for path in (tmp_path / "second").iterdir()}
+    assert {path.name for path in (tmp_path / "first").iterdir()} == {path.name for path in (tmp_path / "second").iterdir()}
 
 
 def test_an_export_says_what_the_servers_own_transcript_says(client: Client, server: Any, tmp_path: Path) -> None:

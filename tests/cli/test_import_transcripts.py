@@ -53,7 +53,7 @@ def test_a_transcript_arrives_with_every_field_of_its_messages(write_transcript:
     ]
     assert bring_in(write_transcript(HOME, RICH, turn)) == Counts(1, 0, 4, 0, 0)
     [conversation] = client.conversations.list()
-    assert conversation.id != HOME
+    assert conversation.id == HOME
     assert (conversation.channel, conversation.model, conversation.participants[:2]) == ("whatsapp", "haiku", ("alex", "agent"))
     assert conversation.party is not None
     assert (conversation.party.contact, conversation.party.group_id, conversation.party.subject) == ("491701234567", "g", "s")
@@ -144,14 +144,14 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
         body = b'{"type":"dream"'
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 5)
-    assert f"{path}:3: the API takes no automatic title" in result.stderr
+    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 4)
     assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.stderr
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
     assert f"{path}:7: the API takes no suggested split" in result.stderr
     assert f"{path}:8: a line that this version does not know" in result.stderr
     [conversation] = client.conversations.list()
-    assert (conversation.title, conversation.pinned) == ("", False)
+    assert (conversation.title, conversation.topics, conversation.manually_named) == ("Small Talk", ("talk",), False)
+    assert not conversation.pinned
 
 
 def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcript: Set, bring_in: BringIn, client: Client) -> None:

@@ -175,3 +175,34 @@ def test_stats_tells_what_is_kept_while_the_server_runs_and_after(server: Runnin
     assert "not_indexed_yet: 4 conversations" in said
     (server.folder / "conversations.db").write_bytes(b"garbage")
     assert "index: unusable" in on(server, "stats").stdout
+
+
+def test_verify_finds_nothing_wrong_with_words_longer_than_the_index_keeps(server: RunningServer, connect: Connect) -> None:
+    """FTS5 keeps the first 32,768 bytes of a word; these end after them, at them, and within a character."""
+    for word in ("a" * 40_000, "b" * 32_768, "c" + "é" * 20_000, "д" * 16_384):
+        connect(server).told(f"{word} and on")
+    server.stop()
+    result = on(server, "verify")
+    assert (result.exit_code, result.stdout) == (0, "4 conversations, 4 messages, 0 problems\n")
+
+
+def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_ids_overlap(
+    server: RunningServer, start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    service = connect(server)
+    mine = service.create(request_id="begin").id
+    service.append(mine, user("zebra"), request_id="first")
+    server.stop()
+    elsewhere = start_server(data_dir=tmp_path / "elsewhere")
+    other = connect(elsewhere).create(request_id="begin").id
+    connect(elsewhere).append(other, user("giraffe"), request_id="first")
+    elsewhere.stop()
+    shutil.copy(transcript(elsewhere, other), transcript(server, other))
+    for _ in range(2):
+        again = start_server()
+        assert connect(again).append(mine, user("zebra"), request_id="first").duplicate
+        again.stop()
+        result = on(again, "verify")
+        assert (result.exit_code, result.stdout) == (0, "2 conversations, 2 messages, 0 problems\n")
+        (server.folder / "conversations.db.seal").unlink()  # and the start that compares finds nothing either
+    assert not start_server().app.recovered.rebuilt

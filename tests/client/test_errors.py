@@ -32,6 +32,7 @@ CODES = {
     "UNAUTHENTICATED": ("UNAUTHENTICATED", recollect.Unauthenticated),
     "DEADLINE_EXCEEDED": ("DEADLINE_EXCEEDED", recollect.DeadlineExceeded),
     "ESCALATION_RESOLVED": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
+    "CONVERSATION_EXISTS": ("ALREADY_EXISTS", recollect.AlreadyExists),
     "INTERNAL": ("INTERNAL", recollect.InternalError),
 }
 

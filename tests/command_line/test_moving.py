@@ -84,6 +84,18 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
     assert sorted(it.message_count for it in other.conversations.list()) == [6, 11]
 
 
+def test_a_pinned_conversation_takes_its_place_where_that_is_free(client: Client, other: Client) -> None:
+    for each in (client, other):
+        each.channels.add_owner_identity("whatsapp", "1555000")
+    client.channels.receive("whatsapp", "1", "Hello", sender="1555000")
+    exported = target(client)("export").out
+    assert counts(target(other)("import", "-", stdin=exported)) == (1, 0, 1, 0, 0)
+    assert counts(target(other)("import", "-", stdin=exported)) == (0, 1, 0, 1, 0)
+    other.channels.receive("whatsapp", "2", "Again", sender="1555000")
+    [conversation] = other.conversations.list()
+    assert (conversation.pinned, conversation.turn_count) == (True, 2)
+
+
 def test_an_import_that_broke_off_is_finished_by_the_next(recollect: Any, other: Client, talked: Talked) -> None:
     it = talked(10)
     lines = recollect("export", it.id).out.splitlines(keepends=True)
@@ -145,6 +157,35 @@ def test_what_a_person_wrote_needs_no_checksum(recollect: Any, client: Client) -
     assert there.create_time.isoformat() == "2026-02-14T09:00:00+00:00"
 
 
+def test_ids_titles_topics_and_notes_are_kept(recollect: Any, client: Client) -> None:
+    name = "conv-01HQ0000000000000000000000"
+    said = {"type": "turn", "role": "user", "content": "by hand"}
+    lines: list[dict[str, Any]] = [
+        {"type": "meta", "id": name, "channel": "web"},
+        said,
+        {"type": "event", "event": "title_assigned", "title": "Full Disk", "topics": ["disk"]},
+        {"type": "event", "event": "abbreviation", "text": "Notes."},
+        {"type": "meta", "id": "of another program", "channel": "web"},
+        {"type": "turn", "role": "user"},
+        said,
+        {"type": "event", "event": "meta_update", "title": "Mine", "manuallyNamed": True},
+        {"type": "meta", "channel": "web"},
+        said,
+        {"type": "meta", "channel": "web"},
+        {"type": "turn", "role": "user", "content": "another, with the same first line"},
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    ran = recollect("import", "-", stdin=text)
+    assert (ran.code, counts(ran)) == (6, (4, 0, 4, 0, 1))
+    assert "left out <stdin>:6: messages[0].content is empty" in ran.err
+    kept = client.conversations.get(name)
+    assert (kept.title, kept.topics, kept.abbreviation, kept.manually_named) == ("Full Disk", ("disk",), "Notes.", False)
+    there = {it.title: it for it in client.conversations.list()}
+    assert there["Mine"].manually_named
+    assert len(list(client.conversations.list())) == 4
+    assert counts(recollect("import", "-", stdin=text)) == (0, 4, 0, 4, 1)
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
@@ -178,8 +219,10 @@ def test_the_lines_are_those_of_the_servers_own_transcripts(
     # And the transcript itself, which has requests and batches in its lines, is read by `import`.
     for line in (server.folder / f"{it.id}.jsonl").read_bytes().splitlines():
         assert transcript.decode(line)["type"] in {"meta", "turn", "event"}
-    ran = target(other)("import", str(server.folder / f"{it.id}.jsonl"))
-    assert counts(ran)[2] == 11
+    assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl"))) == (0, 1, 0, 11, 0)
+    other.conversations.delete(it.id)
+    assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl")))[2] == 11
+    assert other.conversations.get(it.id).title == it.title
 
 
 def test_a_file_is_there_when_it_is_whole(recollect: Any, talked: Talked, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ METHODS: dict[str, MethodDescriptor] = {
 FILTERS = {"RecallService/Search", "RecallService/ListTierTransitions"}
 """Calls whose `conversation_id` is a filter: of one that is not there nothing is found, and nothing fails."""
 
+MAKES = "ConversationService/Create"
+"""The call whose `conversation_id` is that of a new conversation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -66,7 +69,7 @@ def reasons_of(rpc: str) -> set[str]:
         found.add("REQUEST_ID_REUSED")
     if "page_token" in texts:
         found.add("INVALID_PAGE_TOKEN")
-    if rpc not in FILTERS and any(name.endswith("conversation_id") for name in texts):
+    if rpc not in (*FILTERS, MAKES) and any(name.endswith("conversation_id") for name in texts):
         found |= {"CONVERSATION_NOT_FOUND", "DATA_DAMAGED"}
     if texts & {"communication_id", "escalation_id"}:
         found.add("NOT_FOUND")

@@ -10,6 +10,7 @@ import pytest
 from recollect_server.storage.transcript.reader import scan
 
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
+from tests.streaming.conftest import Subscriber
 from tests.waiting import until
 
 
@@ -65,6 +66,36 @@ def contents(folder: Path, conversation_id: str) -> list[str]:
     assert all(line.entry is not None for line in lines)
     assert lines[-1].end == path.stat().st_size
     return [line.entry.content.content for line in lines[1:] if line.entry]  # type: ignore[union-attr]
+
+
+def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_or_reset(tmp_path: Path) -> None:
+    """The transcript has room in its last block, and the index has none."""
+    with mounted(tmp_path / "disk", "8m") as disk, server_process(disk / "data") as (process, target):
+        service = Service(target)
+        name = service.told("zebra one", "zebra two")
+        watcher = Subscriber(target).ready()
+        ballast = fill_up(disk)
+        cursor = ""
+        for turn in range(3, 6):
+            cursor = service.append(name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}").cursor or cursor
+            loaded = service.load(name)
+            assert (loaded.conversation.turn_count, loaded.messages[-2].content) == (turn, f"zebra {turn}")
+            assert service.get(name).turn_count == turn
+            assert service.listed().conversations[0].turn_count == turn
+            assert service.context(name).messages[-2].content == f"zebra {turn}"
+            assert service.append(name, user(f"zebra {turn}"), agent("Noted."), request_id=f"turn-{turn}").duplicate
+        fresh = Subscriber(target).ready()
+        assert fresh.of("conversation_loaded")[0].messages[-2].content == "zebra 5"
+        assert cursor
+        ballast.unlink()
+        watcher.until(lambda: any(it.cursor == cursor or it.reset for it in watcher.updates[2:]))
+        resumed = Subscriber(target, cursor=cursor).ready()
+        assert resumed.updates[0].reset
+        assert resumed.of("conversation_loaded")[0].messages[-2].content == "zebra 5"
+        for subscriber in (watcher, fresh, resumed):
+            subscriber.close()
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there_is_room(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Watchers of the server's health: however many open, cancel, vanish or stay, the server goes on and stops in time."""
 
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -69,6 +70,25 @@ def test_a_stop_right_after_watches_were_opened_and_cancelled_ends_in_time(tmp_p
                 watch.cancel()
             process.send_signal(signal.SIGTERM)
             assert process.wait(PROMPT) == 0
+
+
+def test_clients_that_have_grpc_check_health_come_and_go_without_harm(start_server: Start, connect: Connect, scale: int) -> None:
+    server = start_server(shutdown_grace="10m")
+    config = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "healthCheckConfig": {"serviceName": "recollect.v1.ConversationService"},
+    }
+    options = [("grpc.service_config", json.dumps(config)), ("grpc.use_local_subchannel_pool", 1)]
+    held = [grpc.insecure_channel(server.target, options=options) for _ in range(5)]
+    for channel in held:
+        grpc.channel_ready_future(channel).result(30)  # ready by its health, not by its connection alone
+    for _ in range(8 * scale):
+        with grpc.insecure_channel(server.target, options=options) as channel:
+            grpc.channel_ready_future(channel).result(30)
+    assert connect(server).told("still served")
+    server.stop()
+    for channel in held:
+        channel.close()
 
 
 def test_held_watches_are_told_of_a_stop_and_ended_before_its_grace(start_server: Start) -> None:

@@ -189,8 +189,8 @@ def test_the_client_reads_a_whole_history_with_a_turn_that_is_larger_than_an_ans
 
 @pytest.mark.timeout(900)
 def test_parallel_large_reads_do_not_take_the_memory_of_the_machine(tmp_path: Path, scale: int) -> None:
-    """Eight Loads of 200 MiB took 4 GB; of what is asked for here a sixth would be enough to fail."""
-    mebibytes = 40 * min(scale, 5)
+    """Eight Loads of 200 MiB took 4 GB, and kept it after the conversation was deleted."""
+    mebibytes = 24 * min(scale, 8)
     with process(tmp_path) as server, connected(server.target) as service:
         conversation_id = service.create().id
         for number in range(mebibytes // 4):
@@ -204,10 +204,10 @@ def test_parallel_large_reads_do_not_take_the_memory_of_the_machine(tmp_path: Pa
             return (load() if number % 2 else service.recall.FetchContext(fetch)).ByteSize()
 
         with ThreadPoolExecutor(16) as pool:
-            sizes = list(pool.map(load, range(64)))
+            sizes = list(pool.map(load, range(20 + 4 * scale)))
         assert max(sizes) <= (8 << 20) + SLACK
         grown = _peak(server.popen.pid) - before
-        assert grown < 1000 << 20, f"{grown >> 20} MiB more than before"
+        assert grown < 600 << 20, f"{grown >> 20} MiB more than before"
         service.delete(conversation_id)
         until(lambda: _resident(server.popen.pid) - before < 250 << 20)
 

@@ -41,7 +41,7 @@ def test_a_long_conversation_is_deleted_while_appends_and_searches_go_on(
     service: Service, server: RunningServer, scale: int
 ) -> None:
     """It took 1.5 ms a message and kept searches waiting for seconds; with `scale` 20 it has 60,000 messages."""
-    messages = 3000 * scale
+    messages = 2000 * scale
     stays = service.told("zebra stays")
     goes = long_conversation(service, messages)
     service.search("zebra")  # answered once the index has taken in everything
@@ -84,7 +84,7 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
 ) -> None:
     before = start_server()
     service = connect(before)
-    stays, goes = service.told("zebra stays"), long_conversation(service, 1000 * scale)
+    stays, goes = service.told("zebra stays"), long_conversation(service, 500 * scale)
     before.stop()
     with process(before.data_dir, point) as killed, connected(killed.target) as dying, pytest.raises(grpc.RpcError):
         dying.delete(goes)
@@ -102,11 +102,11 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
 
 def test_two_deletes_of_one_conversation_at_once_give_one_receipt(service: Service) -> None:
     """The second waits for the first, without a lock that other conversations share."""
-    goes = long_conversation(service, 1000)
+    goes = long_conversation(service, 500)
     calls = [
         service.conversations.Delete.future(api.DeleteRequest(conversation_id=goes, request_id="d1")),
         service.conversations.Delete.future(api.DeleteRequest(conversation_id=goes, request_id="d1")),
     ]
     receipts = [call.result() for call in calls]
     assert receipts[0] == receipts[1]
-    assert {it.place: it.count for it in receipts[0].removed}["messages"] == 1000
+    assert {it.place: it.count for it in receipts[0].removed}["messages"] == 500

@@ -86,19 +86,16 @@ def full() -> Iterator[int]:
     os.close(file)
 
 
-def test_a_log_and_an_output_on_a_full_disk(tmp_path: Path, full: int, scale: int) -> None:
-    with serving(tmp_path, stdout=full, stderr=full) as (process, service):
-        use(process, service, tmp_path, scale)
-        stop(process)
-
-
-def test_a_log_to_a_pipe_that_nobody_reads_any_more(tmp_path: Path, scale: int) -> None:
-    read, write = os.pipe()
+def test_an_output_and_a_log_on_a_full_disk_or_to_a_pipe_that_nobody_reads_any_more(tmp_path: Path, full: int, scale: int) -> None:
+    read, dead = os.pipe()
     os.close(read)
-    with serving(tmp_path, stdout=write, stderr=write) as (process, service):
-        os.close(write)
-        use(process, service, tmp_path, scale)
-        stop(process)
+    kinds = [(full, dead)] if scale == 1 else [(full, dead), (full, full), (dead, dead)]
+    for number, (output, log) in enumerate(kinds):
+        folder = tmp_path / str(number)
+        with serving(folder, stdout=output, stderr=log) as (process, service):
+            use(process, service, folder, scale)
+            stop(process)
+    os.close(dead)
 
 
 def test_a_log_to_a_pipe_whose_reader_stands_still_and_goes_on(tmp_path: Path, scale: int) -> None:

@@ -7,7 +7,7 @@ from tests.cli.conftest import run
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
-from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, user
+from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, user
 from tests.waiting import until
 
 
@@ -254,3 +254,15 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
     until(lambda: kinds(server, conversation).count("abbreviation") == 2)
     assert kinds(server, conversation).count("split_suggested") == 1
     assert len(service.listed().conversations) == 1
+
+
+def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_clock(service: Service, clock: MovableClock) -> None:
+    ahead, jumped = service.create().id, service.create().id
+    service.append(ahead, user("Rotate the logs daily.", timestamp=moment(clock.now + 20 * 60 * MINUTE)))
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(ahead).abbreviation)
+    now = clock.now
+    clock.now += 100 * 365 * 24 * 60 * MINUTE
+    service.append(jumped, user("What is a pangolin?"))
+    clock.now = now
+    until(lambda: service.get(jumped).abbreviation)

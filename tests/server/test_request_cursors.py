@@ -18,7 +18,7 @@ def test_requests_that_a_start_indexes_together_keep_cursors_of_their_own(
     for number in range(3):
         connect(again).append(conversation_id, user(f"more {number}"), request_id=f"r{number}")
     again.stop()
-    for leftover in server.folder.glob("conversations.db-*"):
+    for leftover in server.folder.glob("conversations.db[-.]*"):
         leftover.unlink()
     index.write_bytes(before)  # as a crash leaves it: behind
     last = connect(start_server())

@@ -69,6 +69,7 @@ class ErrorReason(StrEnum):
     DEADLINE_EXCEEDED = "ERROR_REASON_DEADLINE_EXCEEDED"
     INTERNAL = "ERROR_REASON_INTERNAL"
     ESCALATION_RESOLVED = "ERROR_REASON_ESCALATION_RESOLVED"
+    CONVERSATION_EXISTS = "ERROR_REASON_CONVERSATION_EXISTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,10 @@ class NotFound(RecollectError):
 
 
 class AlreadyExists(RecollectError):
-    """The `request_id` was used before with another payload. Nothing was changed."""
+    """The `request_id` was used before with another payload, or the id that a conversation was to have is taken.
+
+    Nothing was changed.
+    """
 
 
 class TurnOutOfDate(RecollectError):

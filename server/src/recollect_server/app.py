@@ -45,7 +45,7 @@ from recollect_server.services.recall.recall import Recall
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.recovery import Progress, Recovered, recover, unheard
+from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, recover, unheard
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
@@ -96,7 +96,7 @@ def _check_address_space(settings: Settings) -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
-    wanted = (settings.threads + settings.write_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
+    wanted = (settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
     try:
         mmap.mmap(-1, wanted).close()
     except (OSError, OverflowError) as error:
@@ -171,10 +171,17 @@ class App:
             stop()
 
 
-def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress = unheard) -> App:
+def start(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    progress: Progress = unheard,
+    compared_at_once: int = COMPARED_AT_ONCE,
+) -> App:
     """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running.
 
-    Raises OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
+    `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls. Raises
+    OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
     """
     _check_address_space(settings)
     stops: list[Callable[[], None]] = []
@@ -184,9 +191,10 @@ def start(settings: Settings, *, clock: Clock = system_clock, progress: Progress
         stops.append(lock.release)
         folder = TranscriptFolder.of(settings.data_dir, settings.space)
         try:
-            recovered = recover(folder, clock, progress)
+            recovered = recover(folder, clock, progress, compared_at_once)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
             space = Space(folder, writer, recovered.index, clock)
+            space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
         stops += (space.close_index, writer.close, IndexKeeper(space).stop)

@@ -32,6 +32,7 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
     ErrorReason.INTERNAL: errors.InternalError,
     ErrorReason.ESCALATION_RESOLVED: errors.FailedPrecondition,
+    ErrorReason.CONVERSATION_EXISTS: errors.AlreadyExists,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
     grpc.StatusCode.CANCELLED: errors.Cancelled,

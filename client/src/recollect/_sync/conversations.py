@@ -42,19 +42,21 @@ class Conversations:
         create_time: datetime | None = None,
         messages: Iterable[Message] | None = None,
         pinned: bool = False,
+        conversation_id: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Begins a conversation on a channel. Its first messages may come with it, stored with it or not at all, or follow at
         any time.
 
-        `create_time` is for an import: when it began. `pinned` lets an agent write first: what comes in from `party` joins
+        `create_time` and `conversation_id` are for an import: when it began, and the id that it keeps. An id that is taken raises
+        `AlreadyExists`, with the reason `CONVERSATION_EXISTS`. `pinned` lets an agent write first: what comes in from `party` joins
         this conversation, and no longer the one that was pinned there.
 
         >>> conversation = client.conversations.create("web", messages=[Message.user("Is the disk full?")])
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, messages, pinned, request_id)
+        call = calls.create(channel, participants, party, model, create_time, messages, pinned, conversation_id, request_id)
         return self._invoker.run(call, timeout)
 
     def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
@@ -221,13 +223,22 @@ class Conversations:
         return self._invoker.run(call, timeout)
 
     def rename(
-        self, conversation_id: str, title: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        conversation_id: str,
+        title: str,
+        *,
+        automatic: bool = False,
+        topics: Iterable[str] | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> Conversation:
         """Names a conversation by hand, for good: nothing automatic renames it after that.
 
+        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands.
+
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        return self._invoker.run(calls.rename(conversation_id, title, request_id), timeout)
+        return self._invoker.run(calls.rename(conversation_id, title, automatic, topics, request_id), timeout)
 
     def set_model(
         self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None

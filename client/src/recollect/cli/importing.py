@@ -9,21 +9,26 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
 from recollect import (
     AlreadyExists,
+    AppendedTurn,
     Client,
+    ErrorReason,
     FailedPrecondition,
     InvalidArgument,
     Message,
     NotFound,
+    RecollectError,
     Role,
     TurnOutOfDate,
     Unimplemented,
@@ -35,6 +40,8 @@ from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import clean, console, json_line, warn
 from recollect.cli.transcript import Damaged
 
+_CONVERSATION_ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_MESSAGE_FIELD = re.compile(r"messages\[(\d+)\]")
 _MAX_BATCH = 1000
 _MAX_BATCH_BYTES = 4 << 20
 _PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
@@ -61,6 +68,9 @@ class _Line:
     fields: dict[str, Any]
 
 
+_Placed = tuple[_Line, Message]
+
+
 @dataclass
 class _Read:
     """The lines of one conversation."""
@@ -70,8 +80,8 @@ class _Read:
 
     @property
     def key(self) -> str:
-        """What names it in every run, wherever the file lies."""
-        return str(self.began.fields.get("id") or _hash(self.began.fields))
+        """What names it in every run, wherever the file lies: its id, or its first two lines, for a file may grow."""
+        return str(self.began.fields.get("id") or _hash([self.began.fields, *(line.fields for line in self.lines[:1])]))
 
 
 class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's types take no parameter
@@ -79,10 +89,10 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's 
 
     name = "file"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BinaryIO:
         """Open the file. Refuse what is no regular file."""
         if value == "-" or value.startswith(_PIPES):
-            return click.File("rb").convert(value, param, ctx)
+            return cast(BinaryIO, click.File("rb").convert(value, param, ctx))
         try:
             return open(value, "rb", opener=_open_regular)
         except OSError as error:
@@ -103,9 +113,10 @@ def _open_regular(path: str, flags: int) -> int:
 def import_(shell: Shell, files: tuple[BinaryIO, ...]) -> None:
     """Bring in conversations from each FILE that `export` wrote; `-` is standard input.
 
-    A second run stores nothing. The server gives every conversation a new id and numbers its turns anew; one that it has by its
-    own id is left as it is. Automatic titles, their topics and pins are the server's own and are not brought in. Every other line
-    that is left out is named on standard error, and the exit code is 6.
+    Lines that people or other programs wrote need no checksum, and messages neither time nor turn. A second run stores nothing. A
+    conversation keeps its id where that is free, its title and its topics; its turns are numbered anew. One that the server has by
+    its id already is left as it is. Pins, anchors and suggested splits are the server's own and are not brought in. Every other
+    line that is left out is named on standard error, and the exit code is 6.
     """
     counts = _Counts()
     for file in files:
@@ -161,33 +172,24 @@ def _conversations(file: BinaryIO, counts: _Counts) -> Iterator[_Read]:
 
 def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
     """Brings in one conversation. Raises RecollectError, Damaged."""
-    began = read.began.fields
-    if _is_at_home(client, read, counts):
-        return
+    was_there = _is_there(client, read.began.fields.get("id"))
     try:
-        conversation_id = client.conversations.create(
-            str(began.get("channel", "")),
-            participants=began.get("participants"),
-            party=transcript.party_of(began),
-            model=began.get("model"),
-            create_time=transcript.time_of(began["created"]) if "created" in began else None,
-            request_id=_request_id(read.key, "create", began),
-        ).id
-    except ValueError as error:
-        raise Damaged(str(error)) from None
+        conversation_id = _create(client, read)
+    except AlreadyExists as error:
+        if error.reason != ErrorReason.CONVERSATION_EXISTS:
+            raise
+        _leave_at_home(client, read, counts)
+        return
     new = known = turn = 0
     turns: dict[int, int] = {}
     for number, ((kind, _), group) in enumerate(groupby(read.lines, key=_turn_of)):
         lines = list(group)
         if kind == "turn":
-            for part, messages in enumerate(_within_limits(lines, counts)):
-                stored = client.conversations.append_turn(
-                    conversation_id,
-                    messages,
-                    expected_turn=turn,
-                    in_reply_to_turn=_late(messages, turns),
-                    request_id=_request_id(read.key, number, part, [plain(message) for message in messages]),
-                )
+            for part, placed in enumerate(_within_limits(lines, counts)):
+                stored = _append(client, conversation_id, turn, turns, (read.key, number, part), placed, counts)
+                if stored is None:
+                    continue
+                messages = [message for _, message in placed]
                 turn = stored.conversation.turn_count
                 turns |= {sent.turn_number: it.turn_number for sent, it in zip(messages, stored.messages, strict=True)}
                 known, new = (known + len(messages), new) if stored.duplicate else (known, new + len(messages))
@@ -199,10 +201,102 @@ def _bring_in(client: Client, read: _Read, counts: _Counts) -> None:
                 _record(client, conversation_id, line.fields, turns, _request_id(read.key, "event", number, line.fields))
             except (InvalidArgument, Damaged) as error:
                 counts.leave_out(line.where, error)
-    if known and not new:
+    if not new and (known or was_there):
         counts.conversations_known += 1
     else:
         counts.conversations_new += 1
+
+
+def _is_there(client: Client, conversation_id: Any) -> bool:
+    """Whether the server has a conversation of this id."""
+    try:
+        return bool(client.conversations.get(str(conversation_id)))
+    except (NotFound, InvalidArgument):
+        return False
+
+
+def _create(client: Client, read: _Read) -> str:
+    """Begin a conversation, under its own id, and pinned where it was pinned and its place is free. Return the id.
+
+    Where an earlier run began it otherwise, its request id finds it in the form that it had then. Raises RecollectError, Damaged.
+    """
+    began = read.began.fields
+    channel, own = str(began.get("channel", "")), str(began.get("id", ""))
+    try:
+        party = transcript.party_of(began)
+        create = partial(
+            client.conversations.create,
+            channel,
+            participants=began.get("participants"),
+            party=party,
+            model=began.get("model"),
+            create_time=transcript.time_of(began["created"]) if "created" in began else None,
+            request_id=_request_id(read.key, "create", began),
+        )
+        # On e-mail several are pinned: the ids of its messages lead to each. Elsewhere one has the place, and keeps it.
+        pinned = _was_pinned(read, channel) and (
+            channel == "email" or not any(client.conversations.list(channels=[channel], party=party, pinned=True))
+        )
+        refusal: RecollectError | None = None
+        for name in dict.fromkeys((own if _CONVERSATION_ID.fullmatch(own) else None, None)):
+            for is_pinned in (pinned, not pinned):
+                try:
+                    return create(conversation_id=name, pinned=is_pinned).id
+                except AlreadyExists as error:
+                    if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                        raise
+                    refusal = refusal or error
+                except InvalidArgument as error:
+                    if not is_pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                        raise
+                    refusal = refusal or error  # its party names no place
+    except (ValueError, TypeError) as error:
+        raise Damaged(str(error)) from None
+    assert refusal is not None
+    raise refusal
+
+
+def _was_pinned(read: _Read, channel: str) -> bool:
+    """Return whether the conversation was pinned last. One with messages of other channels cannot be."""
+    pinned = bool(read.began.fields.get("pinned"))
+    for line in read.lines:
+        match line.fields:
+            case {"type": "turn", "channel": str(other)} if other != channel:
+                return False
+            case {"type": "event", "event": "meta_update", "pinned": now}:
+                pinned = bool(now)
+            case {"type": "event", "event": "continued"}:
+                pinned = False
+    return pinned
+
+
+def _append(
+    client: Client,
+    conversation_id: str,
+    turn: int,
+    turns: dict[int, int],
+    place: tuple[Any, ...],
+    placed: list[_Placed],
+    counts: _Counts,
+) -> AppendedTurn | None:
+    """Append messages without those that the server refuses, which are taken out of `placed` and named. None if none is left."""
+    while placed:
+        messages = [message for _, message in placed]
+        try:
+            return client.conversations.append_turn(
+                conversation_id,
+                messages,
+                expected_turn=turn,
+                in_reply_to_turn=_late(messages, turns),
+                request_id=_request_id(*place, [plain(message) for message in messages]),
+            )
+        except InvalidArgument as error:
+            refused = {int(match[1]): it for it in error.violations if (match := _MESSAGE_FIELD.match(it.field))}
+            if not refused:
+                raise
+            for index in sorted(refused, reverse=True):
+                counts.leave_out(placed.pop(index)[0].where, f"{refused[index].field} {refused[index].description}")
+    return None
 
 
 def _late(messages: list[Message], turns: dict[int, int]) -> int | None:
@@ -217,24 +311,20 @@ def _turn_of(line: _Line) -> tuple[Any, Any]:
     return line.fields.get("type"), line.fields.get("turnNumber")
 
 
-def _is_at_home(client: Client, read: _Read, counts: _Counts) -> bool:
-    """Whether this server has the conversation by its own id: then this is where the file came from."""
-    try:
-        there = client.conversations.get(str(read.began.fields.get("id", "")))
-    except (NotFound, InvalidArgument):
-        return False
+def _leave_at_home(client: Client, read: _Read, counts: _Counts) -> None:
+    """Count a conversation that this server has by its own id and did not import: this is where the file came from."""
+    there = client.conversations.get(str(read.began.fields["id"]))
     messages = sum(line.fields.get("type") == "turn" for line in read.lines)
     counts.conversations_known += 1
     counts.messages_known += min(messages, there.message_count)
     if messages > there.message_count:
         missing = messages - there.message_count
         counts.leave_out(read.began.where, f"this server has {there.id} itself, with {missing} messages fewer; left as it is")
-    return True
 
 
-def _within_limits(lines: list[_Line], counts: _Counts) -> Iterator[list[Message]]:
+def _within_limits(lines: list[_Line], counts: _Counts) -> Iterator[list[_Placed]]:
     """The messages of these lines in parts that one append may hold."""
-    part: list[Message] = []
+    part: list[_Placed] = []
     size = 0
     for line in lines:
         try:
@@ -246,7 +336,7 @@ def _within_limits(lines: list[_Line], counts: _Counts) -> Iterator[list[Message
         if part and (len(part) == _MAX_BATCH or size + weight > _MAX_BATCH_BYTES):
             yield part
             part, size = [], 0
-        part.append(message)
+        part.append((line, message))
         size += weight
     if part:
         yield part
@@ -266,7 +356,11 @@ def _record(client: Client, conversation_id: str, fields: dict[str, Any], turns:
                 calls.rename(conversation_id, title, request_id=request_id)
             case {"type": "event", "event": "meta_update", "model": model}:
                 calls.set_model(conversation_id, model, request_id=request_id)
-            case {"type": "event", "event": "title_assigned" | "meta_update" | "anchor" | "split_suggested"}:
+            case {"type": "event", "event": "meta_update", "title": title}:
+                calls.rename(conversation_id, title, automatic=True, request_id=request_id)
+            case {"type": "event", "event": "title_assigned", "title": title}:
+                calls.rename(conversation_id, title, automatic=True, topics=fields.get("topics"), request_id=request_id)
+            case {"type": "event", "event": "meta_update" | "anchor" | "split_suggested"}:
                 pass  # the server's own: it finds them again
             case _:
                 raise Damaged(f"a line of a kind that is not known: {fields.get('type')} {fields.get('event', '')}".rstrip())

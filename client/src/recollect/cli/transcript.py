@@ -6,7 +6,7 @@ A file may hold several conversations, one after the other: each begins with its
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 from zlib import crc32
@@ -146,4 +146,7 @@ def time_of(text: Any) -> datetime:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return found
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC") from None

@@ -122,7 +122,9 @@ class Conversation(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """The time of its newest message, or `create_time` while it has none. Renaming does not change it. List is ordered by it."""
+        """The time of its newest message, or `create_time` while it has none; a time ahead of the server's clock counts as when it
+        arrived. Renaming does not change it. List is ordered by it, and a conversation counts as idle by it.
+        """
 
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -61,6 +61,7 @@ class CreateRequest(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
@@ -75,6 +76,11 @@ class CreateRequest(_message.Message):
     message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
     `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
     replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
+    """
+    conversation_id: _builtins.str
+    """The id to keep, for an import: `conv-` and a ULID. One that a conversation has, or whose file is there, fails with
+    ERROR_REASON_CONVERSATION_EXISTS; one that a deleted conversation had is free. With `pinned`, a
+    pinned conversation whose id is newer keeps the place. Unset means a new one.
     """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -103,10 +109,11 @@ class CreateRequest(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         pinned: _builtins.bool = ...,
+        conversation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "create_time", b"create_time", "messages", b"messages", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "create_time", b"create_time", "messages", b"messages", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -516,8 +523,8 @@ class StreamUpdatesRequest(_message.Message):
     LIST_CHANNELS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
-    (settings `update_retention` and `max_updates`), or the index was rebuilt since, the stream begins with a snapshot that
-    is marked `reset`.
+    (settings `update_retention` and `max_updates`), or not up to it, or the index was rebuilt since, or is a copy that was put
+    in its place, the stream begins with a snapshot that is marked `reset`.
     """
     max_turns: _builtins.int
     """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`); above 1000 counts as
@@ -754,22 +761,34 @@ class RenameRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    AUTOMATIC_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     title: _builtins.str
     """1 to 80 characters, not only spaces, on one line. Spaces around it are cut."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    automatic: _builtins.bool
+    """Names it as the server itself does, for an import: a name that was given by hand stands, with its topics, and the server may
+    find another one later. Unset names it by hand, for good.
+    """
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it is about, only with `automatic`: at most 16, each in kebab-case as in Conversation. Unset keeps those that it has."""
+
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         title: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        automatic: _builtins.bool = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["automatic", b"automatic", "conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

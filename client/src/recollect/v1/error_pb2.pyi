@@ -95,6 +95,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
     `max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.
     """
+    ERROR_REASON_CONVERSATION_EXISTS: _ErrorReason.ValueType  # 26
+    """ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata: `conversation_id`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. Every error of this service carries a `google.rpc.ErrorInfo` with domain `recollect` and one of these
@@ -103,8 +105,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     a server that is stopping or not there.
 
     Any call may fail with ERROR_REASON_INVALID_FIELD, ERROR_REASON_MALFORMED_REQUEST, ERROR_REASON_STORAGE_UNAVAILABLE,
-    ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one that reads messages with ERROR_REASON_TOO_MANY_ANSWERS too; one with a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
-    with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter, with
+    ERROR_REASON_INDEX_UNAVAILABLE and ERROR_REASON_INTERNAL; one that reads messages with ERROR_REASON_TOO_MANY_ANSWERS too; one with
+    a `page_token` with ERROR_REASON_INVALID_PAGE_TOKEN too; one
+    with a `request_id` with ERROR_REASON_REQUEST_ID_REUSED; one that names a conversation, but for a filter or a new one, with
     ERROR_REASON_CONVERSATION_NOT_FOUND and ERROR_REASON_DATA_DAMAGED; one that names a communication or an escalation with
     ERROR_REASON_NOT_FOUND. What else it may fail with stands at the call.
     """
@@ -182,4 +185,6 @@ ERROR_REASON_TOO_MANY_ANSWERS: ErrorReason.ValueType  # 25
 """RESOURCE_EXHAUSTED. So many large answers are on their way that one more would take more memory than the server allows (setting
 `max_answer_bytes`, of which 16 may be in memory), and none ended for some seconds. RetryInfo says when to try again.
 """
+ERROR_REASON_CONVERSATION_EXISTS: ErrorReason.ValueType  # 26
+"""ALREADY_EXISTS. The `conversation_id` that a Create asks for is taken. Metadata: `conversation_id`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

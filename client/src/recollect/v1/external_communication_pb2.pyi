@@ -119,7 +119,7 @@ class ExternalCommunication(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When its newest message came."""
+        """The time of its newest message; a time ahead of the server's clock counts as when it arrived."""
 
     def __init__(
         self,

@@ -544,8 +544,8 @@ class StreamCommunicationUpdatesRequest(_message.Message):
 
     CURSOR_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it, or the
-    index was made anew, the snapshot comes again, with `reset`.
+    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it, or not
+    up to it, or the index was made anew, or is a copy that was put in its place, the snapshot comes again, with `reset`.
     """
     def __init__(
         self,

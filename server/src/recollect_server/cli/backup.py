@@ -42,7 +42,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     with alone(settings), said_plainly():
         done = copy_back(directory, settings.space, folder, shown("Copying"))
         try:
-            recovery.rebuild(folder, system_clock, shown("Indexing")).index.close()
+            recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
         except RecollectError as error:
             raise click.ClickException(str(error)) from error
     _say(done, f"restored to {settings.data_dir}")

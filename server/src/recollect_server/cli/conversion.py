@@ -49,7 +49,7 @@ def message_to(message: Message) -> recollect.Message:
     return recollect.Message(
         role=recollect.Role(message.role.value),
         content=message.content,
-        timestamp=time_to(message.timestamp),
+        timestamp=time_to(message.timestamp) if message.timestamp else None,
         thinking_text=message.thinking_text,
         usage=None if message.usage is None else recollect.Usage(message.usage.input, message.usage.output),
         cost=message.cost,

@@ -53,9 +53,10 @@ def import_(
     (conv-….jsonl), or a folder of transcripts, as `export` writes them and the server keeps them. A second run adds nothing; a run
     that broke off is finished by the next.
 
-    The server gives every conversation a new id, and numbers its turns anew. Of a transcript the API takes everything but automatic
-    titles with their topics, anchors, suggested splits and pins. Every line that is left out is named, with the reason, on
-    standard error. `backup` and `restore` leave nothing out.
+    Lines of a transcript that people or other programs wrote need no checksum, and messages neither time nor turn. A conversation
+    keeps its id where that is free; its turns are numbered anew. Of a transcript the API takes everything but anchors, suggested
+    splits and pins. Every line that is left out is named, with the reason, on standard error. `backup` and `restore` leave nothing
+    out.
     """
     try:
         sources = find_sources(path)
@@ -91,7 +92,7 @@ def summary(tally: Tally, seconds: float) -> str:
         f" Messages: {tally.messages_new} new, {tally.messages_known} already there."
         f" Skipped: {len(tally.skips)}. {seconds:.1f} s."
     )
-    return f"{said} The server gave the new conversations ids of its own." if tally.conversations_new else said
+    return f"{said} The server gave {tally.ids_given} of the new conversations an id of its own." if tally.ids_given else said
 
 
 def _import_all(client: Client, sources: Sources, options: SetOptions) -> Tally:

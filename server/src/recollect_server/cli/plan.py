@@ -71,6 +71,8 @@ class Tally:
     conversations_known: int = 0
     messages_new: int = 0
     messages_known: int = 0
+    ids_given: int = 0
+    """New conversations that have another id than at home, or had none there."""
     skips: list[Skip] = field(default_factory=list)
 
     def skip(self, where: str, reason: str) -> None:
@@ -83,4 +85,5 @@ class Tally:
         self.conversations_known += other.conversations_known
         self.messages_new += other.messages_new
         self.messages_known += other.messages_known
+        self.ids_given += other.ids_given
         self.skips += other.skips

@@ -25,7 +25,7 @@ def rebuild(config: Path | None, **flags: Any) -> None:
             done = recovery.rebuild(folder, system_clock, shown("Rebuilding"))
         except RecollectError as error:
             raise click.ClickException(str(error)) from error
-        done.index.close()
+        done.index.close(sound=True)
     seconds = time.monotonic() - began
     click.echo(
         f"{done.messages} messages of {done.conversations} conversations indexed in {seconds:.1f} s,"

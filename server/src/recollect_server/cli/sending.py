@@ -14,6 +14,7 @@ import orjson
 from recollect import (
     AlreadyExists,
     Client,
+    ErrorReason,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -36,6 +37,7 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Role
 from recollect_server.domain.text import one_line
 from recollect_server.storage.transcript.record import message_fields
@@ -70,12 +72,13 @@ class _Sending:
         self._pinned = False  # whether it has the place of its party here
 
     def run(self) -> Tally:
-        if self._is_at_home():
-            return self._tally
         try:
             known = self._create()
-        except AlreadyExists:
-            self._refused("it was imported before with another beginning (time, participants, model): delete that one first")
+        except AlreadyExists as error:
+            if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                self._leave_at_home()
+            else:
+                self._refused("it was imported before with another beginning (time, participants, model): delete that one first")
             return self._tally
         except _REFUSALS as error:
             self._refused(str(error))
@@ -95,57 +98,66 @@ class _Sending:
             self._tally.conversations_known = 1
         else:
             self._tally.conversations_new = 1
+            self._tally.ids_given = int(self._id != self._plan.began.id)
         return self._tally
 
-    def _is_at_home(self) -> bool:
-        """Whether this server has the conversation by its own id: then this is where the file came from."""
-        if not self._plan.began.id:
-            return False
+    def _leave_at_home(self) -> None:
+        """Count a conversation that this server has by its own id and did not import: this is where the file came from."""
         try:
             there = self._calls.get(self._plan.began.id)
-        except (NotFound, InvalidArgument):
-            return False
+        except RecollectError as error:
+            self._refused(f"{self._plan.began.id} is taken: {error}")
+            return
         missing = max(0, self._plan.message_count - there.message_count)
         self._tally.conversations_known = 1
         self._tally.messages_known = self._plan.message_count - missing
         if missing:
             self._tally.skip(self._plan.where, f"this server has {there.id} itself, with {missing} messages fewer; left as it is")
-        return True
 
     def _create(self) -> bool:
-        """Begins the conversation. Answers whether an earlier run did, as far as messages will not tell."""
+        """Begin the conversation, under its own id where that is free. Return whether an earlier run did, as far as messages will
+        not tell.
+        """
         began = self._plan.began
         begun: set[str] = set()
-        if not self._plan.message_count:
+        if not self._plan.message_count and began.time:
             begins, ends = time_to(began.time), time_to(began.time + 1)
             begun = {it.id for it in self._calls.list(channels=[began.channel], updated_after=begins, updated_before=ends)}
         self._id = self._begin(pinned=self._has_free_place())
         return self._id in begun
 
     def _begin(self, *, pinned: bool) -> str:
-        """Begin the conversation, pinned where that is possible, and return its id."""
-        try:
-            self._id = self._begin_as(pinned=pinned)
-        except AlreadyExists:  # an earlier run found its place otherwise
-            self._id = self._begin_as(pinned=not pinned)
-            pinned = not pinned
-        except InvalidArgument as error:
-            if not pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
-                raise
-            self._id = self._begin_as(pinned=False)  # its party names no place
-            pinned = False
-        self._pinned = pinned
-        return self._id
+        """Begin the conversation, under its own id and pinned where that is possible, and return its id.
 
-    def _begin_as(self, *, pinned: bool) -> str:
+        Where an earlier run began it otherwise, its request id finds it in the form that it had then.
+        """
+        own = self._plan.began.id if is_conversation_id(self._plan.began.id) else ""
+        forms = [(name, is_pinned) for name in dict.fromkeys((own, "")) for is_pinned in (pinned, not pinned)]
+        refusal: RecollectError | None = None
+        for name, self._pinned in forms:
+            try:
+                return self._begin_as(name, pinned=self._pinned)
+            except AlreadyExists as error:
+                if error.reason == ErrorReason.CONVERSATION_EXISTS:
+                    raise
+                refusal = refusal or error
+            except InvalidArgument as error:
+                if not self._pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                    raise
+                refusal = refusal or error  # its party names no place
+        assert refusal is not None
+        raise refusal
+
+    def _begin_as(self, conversation_id: str, *, pinned: bool) -> str:
         began = self._plan.began
         return self._calls.create(
             began.channel,
             participants=[one_line(name) for name in began.participants],
             party=party_to(began.party),
             model=began.model,
-            create_time=time_to(began.time),
+            create_time=time_to(began.time) if began.time else None,
             pinned=pinned,
+            conversation_id=conversation_id or None,
             request_id=request_id(*self._plan.key, "create"),
         ).id
 
@@ -226,8 +238,8 @@ class _Sending:
             return request_id(*self._plan.key, "event", step.number, *parts)
 
         match step.event:
-            case TitleAssigned():
-                self._tally.skip(step.where, "the API takes no automatic title, nor its topics: the server finds its own")
+            case TitleAssigned(title, topics):
+                self._calls.rename(self._id, title, automatic=True, topics=topics, request_id=named("assigned", title, topics))
             case Compressed(through, summary):
                 through = max((here for home, here in self._turns.items() if home <= through), default=through)
                 self._calls.record_compression(self._id, through, summary, request_id=named(through, summary))
@@ -236,8 +248,10 @@ class _Sending:
             case MetaUpdated(_, title, manually_named, model, pinned):
                 if title is not None and manually_named:
                     self._calls.rename(self._id, title, request_id=named("title", title))
-                elif title is not None or manually_named is not None:
-                    self._tally.skip(step.where, "the API takes no title but one that was given by hand")
+                elif title is not None and not manually_named:
+                    self._calls.rename(self._id, title, automatic=True, request_id=named("assigned", title))
+                elif manually_named is not None:
+                    self._tally.skip(step.where, "the API takes no word on who gave the title without the title")
                 if model is not None:
                     self._calls.set_model(self._id, model, request_id=named("model", model))
                 if pinned and not self._pinned:

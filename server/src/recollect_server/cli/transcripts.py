@@ -1,15 +1,17 @@
 """Reads plain Recollect JSONL for an import: one file a conversation, as the server and `export` write it."""
 
+import hashlib
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Skip
 from recollect_server.domain.conversation import Began, Content, Unknown
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_conversation_id, time_of
 from recollect_server.domain.message import Message
-from recollect_server.services.space.catching_up import LOST_CHANNEL
-from recollect_server.storage.transcript.files import SUFFIX
-from recollect_server.storage.transcript.reader import Line, scan
-from recollect_server.storage.transcript.record import Stamp
+from recollect_server.storage.transcript.files import SUFFIX, open_transcript
+from recollect_server.storage.transcript.reader import Line, line_of, scan
+from recollect_server.storage.transcript.record import LOST_CHANNEL, Stamp
 
 PATTERN = f"conv-*{SUFFIX}"
 
@@ -17,14 +19,15 @@ PATTERN = f"conv-*{SUFFIX}"
 def read(path: Path) -> Plan | Skip:
     """The conversation of a transcript. Damaged lines are left out and named."""
     try:
-        found = list(scan(path.resolve()))  # scan itself follows no links: the server's own files are none
-        size = path.stat().st_size
+        found = list(scan(path.resolve(), lenient=True))  # scan itself follows no links: the server's own files are none
+        tail = _tail(path, found)
     except OSError as error:
         return Skip(str(path), f"cannot be read: {error.strerror}")
     skips = [Skip(f"{path}:{line.sequence}", f"damaged line: {line.damage}") for line in found if line.entry is None]
-    whole = found[-1].end if found else 0
-    if size > whole:
-        skips.append(Skip(f"{path}:{len(found) + 1}", f"torn line: {size - whole} bytes without an end"))
+    if tail and tail.entry:
+        found.append(tail)
+    elif tail:
+        skips.append(Skip(f"{path}:{tail.sequence}", f"torn line: {tail.length - 1} bytes without an end"))
     began = next((line.entry.content for line in found if line.entry and isinstance(line.entry.content, Began)), None)
     if began is None:
         began = _lost_beginning(path, found)
@@ -32,8 +35,29 @@ def read(path: Path) -> Plan | Skip:
             return Skip(str(path), "; ".join(("no transcript of a conversation", *map(str, skips[:3]))))
         lost = f"the first line is lost, and channel, participants and model with it: imported on channel {LOST_CHANNEL}"
         skips.append(Skip(f"{path}:1", lost))
+    name = path.name.removesuffix(SUFFIX)
+    if is_conversation_id(name):  # as in the data folder: a file that was copied under another name is another conversation
+        began = replace(began, id=name)
+    if not began.time and is_conversation_id(began.id):
+        began = replace(began, time=time_of(began.id))
     steps = _steps(path, found, skips)
-    return Plan(("transcript", began.id), f"{path}:1", began, steps, skips)
+    return Plan(("transcript", began.id or _hash(found)), f"{path}:1", began, steps, skips)
+
+
+def _tail(path: Path, found: list[Line]) -> Line | None:
+    """Return what stands behind the last newline, if anything does. Raise OSError."""
+    whole = found[-1].end if found else 0
+    handle = open_transcript(path.resolve(), os.O_RDONLY)
+    try:
+        raw = os.pread(handle, os.fstat(handle).st_size - whole, whole)
+    finally:
+        os.close(handle)
+    return line_of(raw, len(found) + 1, whole, lenient=True) if raw.strip() else None
+
+
+def _hash(found: list[Line]) -> str:
+    """Return what names a conversation without an id in every run: its first two lines, for a file may grow."""
+    return hashlib.sha256(repr([line.entry for line in found[:2]]).encode()).hexdigest()
 
 
 def _steps(path: Path, found: list[Line], skips: list[Skip]) -> list[Batch | Happened]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role, Usage
+from recollect_server.domain.time import updated
 
 MAX_PARTICIPANTS = 64
 MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
@@ -85,6 +86,8 @@ class Began:
     party: Party = NOBODY
     model: str = ""
     pinned: bool = False
+    arrived: int = 0
+    """The server's time when it began, where `time` lies ahead of it; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 id=content.id,
                 channel=content.channel,
                 create_time=content.time,
-                update_time=content.time,
+                update_time=updated(None, content.time, content.arrived),
                 participants=content.participants,
                 party=content.party,
                 model=content.model,
@@ -221,7 +224,8 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 return before
             return replace(before, title=content.title, topics=content.topics or before.topics)
         case Compressed():
-            return replace(before, compressed_through=content.compressed_through, compression_summary=content.summary)
+            through = min(content.compressed_through, before.turn_count)  # a foreign line may say more than there is
+            return replace(before, compressed_through=through, compression_summary=content.summary)
         case Abbreviated():
             return replace(
                 before,
@@ -239,7 +243,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
             )
         case Continued():
             return replace(before, pinned=False)
-        case SplitSuggested() | AnchorSet() | AnchorForgotten() | CommandRun() | Unknown():
+        case _:  # nothing that the conversation itself shows, or a line of another kind of transcript
             return before
 
 
@@ -259,7 +263,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         id=before.id,
         channel=before.channel,
         create_time=before.create_time,
-        update_time=message.timestamp if first else max(before.update_time, message.timestamp),
+        update_time=updated(None if first else before.update_time, message.timestamp, message.arrived),
         title=before.title,
         topics=before.topics,
         turn_count=max(before.turn_count, message.turn_number),

@@ -10,6 +10,7 @@ RecollectError
 │   ├── EscalationNotFound
 │   ├── AnchorNotFound
 │   └── IdentityNotFound
+├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
@@ -113,6 +114,14 @@ class IdentityNotFound(NothingNamed):
 
     def __init__(self, channel: str, address: str) -> None:
         super().__init__("identity", f"{channel} {address}")
+
+
+class ConversationExists(RecollectError):
+    """A conversation has the id that a new one was to have."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is a conversation {conversation_id} already")
+        self.conversation_id = conversation_id
 
 
 class RequestIdReused(RecollectError):

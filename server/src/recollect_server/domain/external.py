@@ -20,6 +20,7 @@ from recollect_server.domain.addresses import display_name
 from recollect_server.domain.conversation import MAX_OPENING, Unknown, opening_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Attachment
+from recollect_server.domain.time import updated
 from recollect_server.domain.update import Heartbeat
 
 
@@ -114,6 +115,8 @@ class ExternalMessage(Unknown):
     provider_message_id: str = ""
     scope: str = ""
     """What a reply was about, where that was said."""
+    arrived: int = 0
+    """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
     origin: Provenance = DIRECT
     acknowledgement: bool = False
     """Whether it is the acknowledgement that an untrusted party may have."""
@@ -176,7 +179,7 @@ def fold(before: Communication | None, content: object) -> Communication | None:
             first = before.message_count == 0
             return replace(
                 before,
-                update_time=content.timestamp if first else max(before.update_time, content.timestamp),
+                update_time=updated(None if first else before.update_time, content.timestamp, content.arrived),
                 message_count=before.message_count + 1,
                 released=before.released and content.direction is Direction.OUTBOUND,
                 party_name=content.origin.sender_name or before.party_name,

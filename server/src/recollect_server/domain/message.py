@@ -62,6 +62,8 @@ class Message:
     tool_call_id: str = ""
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = field(default=None, hash=False)
+    arrived: int = 0
+    """The server's time when it came, where that decides the recency (see `domain.time.arrival`); else 0."""
     sender_name: str = ""
     """The sender's display name, for people."""
 

@@ -11,6 +11,7 @@ Clock = Callable[[], int]
 DAY = 86_400_000
 """One day in milliseconds."""
 
+_EARLIEST = -62_135_596_800_000  # 0001-01-01T00:00:00.000Z
 _LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that datetime can write
 
 
@@ -24,9 +25,28 @@ def milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
+def arrival(timestamp: int, latest: int, now: int) -> int:
+    """Return the server's time `now` where recency must be judged by it, else 0.
+
+    That is so where a message's own time lies ahead of it, or the latest of the messages before does: it was dated ahead, or the
+    clock had jumped and came back.
+    """
+    return now if timestamp > now or latest > now else 0
+
+
+def updated(before: int | None, timestamp: int, arrived: int) -> int:
+    """Return the update time after a message; `before` is None for the first, `arrived` is what `arrival` said.
+
+    A message counts with its own time, at the latest with the time when it arrived, and only a clock that came back moves the
+    update time back.
+    """
+    moment = min(timestamp, arrived) if arrived else timestamp
+    return moment if before is None or (arrived and before > arrived) else max(before, moment)
+
+
 def to_text(milliseconds: int) -> str:
     """`2026-02-14T09:00:00.000Z`. Raises ValueError before year 1 or after year 9999."""
-    if not -62_135_596_800_000 <= milliseconds <= _LATEST:
+    if not _EARLIEST <= milliseconds <= _LATEST:
         raise ValueError(f"{milliseconds} ms is outside the years 1 to 9999")
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_to_the_second(seconds)}.{rest:03d}Z"
@@ -43,4 +63,7 @@ def from_text(text: str) -> int:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return delta.days * DAY + delta.seconds * 1000 + delta.microseconds // 1000
+    milliseconds = delta.days * DAY + delta.seconds * 1000 + delta.microseconds // 1000
+    if not _EARLIEST <= milliseconds <= _LATEST:  # the last hours of the year 9999, in a zone that is behind
+        raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC")
+    return milliseconds

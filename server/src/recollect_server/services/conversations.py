@@ -20,9 +20,11 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    TitleAssigned,
     fold,
 )
 from recollect_server.domain.errors import (
+    ConversationExists,
     ConversationNotFound,
     ConversationPinned,
     ConversationReadOnly,
@@ -35,6 +37,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.naming import notes_due
 from recollect_server.domain.routing import Place, place_of
+from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
 from recollect_server.services.space.head import Head, RequestKey, placed
@@ -99,7 +102,7 @@ class Conversations:
         found = found[:size]
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([stored.conversation for stored in found], following)
+        return Page([self._space.current(stored.conversation) for stored in found], following)
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -111,13 +114,15 @@ class Conversations:
         party: Party,
         model: str,
         create_time: int | None,
+        conversation_id: str = "",
         request_id: str,
         messages: list[Message] | None = None,
         pinned: bool = False,
     ) -> Appended:
         """Begin a conversation with its first messages, if it has any, in one write: all or none.
 
-        `pinned` gives it the place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
+        It has the given id or, if that is empty, a new one; raise ConversationExists if the id is taken. `pinned` gives it the
+        place of its party (see `domain.routing.pinned_party`); who was pinned there is not any more.
         """
         messages = messages or []
         payload: dict[str, Any] = {
@@ -127,6 +132,8 @@ class Conversations:
             "model": model,
             "created": create_time,
         }
+        if conversation_id:
+            payload["id"] = conversation_id
         if messages:
             payload["messages"] = [message_fields(message) for message in messages]
         if party.contact_name:
@@ -142,16 +149,20 @@ class Conversations:
                 if pinned and place.known:
                     self._unpin_others(place, conversation.id, self._pinned_at(place))
                 return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
-            time = self._space.clock() if create_time is None else create_time
-            conversation_id = f"conv-{ULID()}"
-            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned)
+            now = self._space.clock()
+            time = now if create_time is None else create_time
+            given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
+            arrived = arrival(time, 0, now)
+            began = Began(conversation_id, channel, time, participants or ("user",), party, model, pinned, arrived)
             empty = fold(None, began)
             assert empty is not None
             check_writable(empty, [message.channel for message in messages])
             head = Head(empty, 0, 1, None, indexed=True)
-            first = placed(head, self._joined(head, messages, None), self._space.clock())
+            first = placed(head, self._joined(head, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
             with self._space.locks.hold(conversation_id):
+                if given and self._space.folder.is_taken(given):
+                    raise ConversationExists(given)
                 done = self._space.begin([began, *first], conversation_id, request)
             self._unpin_others(place, conversation_id, others)
         return Appended(
@@ -218,6 +229,12 @@ class Conversations:
         return Appended(
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
+
+    def assign_title(self, conversation_id: str, title: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+        """Name a conversation as the server itself does: a name that was given by hand stands."""
+        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics}
+        request = key_of("Rename", request_id, payload)
+        return self._record(conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock()))
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""

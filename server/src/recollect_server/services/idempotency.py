@@ -1,12 +1,14 @@
 """Exactly-once: a request that was carried out before is answered as it was then, and stores nothing.
 
 The request's id and a hash of its payload stand in the lines that it wrote, so they survive the index. The index finds them
-quickly; where it cannot answer, the conversation's transcript is read.
+quickly; where it cannot answer, the conversation's transcript is read. The last requests of a conversation are known by its
+transcript in any case (see `space.trust`).
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +41,7 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
     `conversation_id` is where to look if the index cannot answer; without it that raises IndexUnavailable.
     """
     try:
-        known = space.known_request(request.id)
+        known = space.known_request(request.id, conversation_id)
     except IndexUnavailable:
         if conversation_id is None:
             raise
@@ -97,7 +99,8 @@ def as_it_was(space: Space, replays: Replays, known: KnownRequest, head: Head | 
     `head` is the conversation's end, if it is at hand: the newest request, the one most often repeated, is answered from it.
     """
     if head and head.number is not None and head.indexed and head.lines == known.last_sequence:
-        return messages_at(space, head.number, known), head.conversation
+        with suppress(IndexUnavailable):
+            return messages_at(space, head.number, known), head.conversation
     wrote, conversation = lines_then(space, replays, known)
     return messages_of(wrote), conversation
 

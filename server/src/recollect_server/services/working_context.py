@@ -13,14 +13,16 @@ import structlog
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.message import Message, reading_order
+from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place, newest_within
-from recollect_server.storage.transcript.reader import Line, damaged_between, messages_of, read_lines, scan
+from recollect_server.storage.transcript.reader import Line, around, messages_of, read_lines, scan
 
 log = structlog.get_logger("recollect.working_context")
+
+_LAST = 1 << 31  # no turn has a higher number
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class WorkingContext:
                     max_tokens=limits.max_tokens,
                     max_bytes=limits.max_bytes,
                 )
-                return read_turns(self._space, head.conversation.id, places), has_more, cut
+                last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
+                first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
+                return read_turns(self._space, head, places, first, None if before_sequence else last), has_more, cut
             except IndexUnavailable as error:
                 log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
 
@@ -159,7 +163,7 @@ def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, m
     if head.indexed and head.number is not None:
         try:
             places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
-            return read_turns(space, head.conversation.id, places), more
+            return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     at = message_at(space, head, after) if after else None
@@ -179,8 +183,9 @@ def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0
     """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least."""
     if head.indexed and head.number is not None:
         try:
-            places = newest_within(space.index.turn_places(head.number, first, last), max_bytes)
-            return read_turns(space, head.conversation.id, places)
+            found = space.index.turn_places(head.number, first, last)
+            places = newest_within(found, max_bytes)
+            return read_turns(space, head, places, first if len(places) == len(found) else None, last)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     newest = _Kept(max_bytes or sys.maxsize, newest=True)
@@ -200,6 +205,7 @@ def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], ma
     if head.indexed and head.number is not None:
         try:
             places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
+            _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -213,20 +219,46 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
     if head.indexed and head.number is not None:
         try:
             found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
-def read_turns(space: Space, conversation_id: str, places: list[Place]) -> Turns:
-    """The messages at these places, which are whole turns; damaged lines among them are counted. Raises StorageUnavailable."""
-    turns = read_places(space, conversation_id, places)
+def read_turns(space: Space, head: Head, places: list[Place], first: int | None, last: int | None) -> Turns:
+    """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
+
+    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None: before it). Where a message seems
+    to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is wrong, or did not take
+    in what was acknowledged; StorageUnavailable.
+    """
+    turns = read_places(space, head.conversation.id, places)
+    if turns.messages:
+        opening, newest = turns.messages[0], turns.messages[-1]
+        seems_whole = first is None or (
+            first in (0, opening.turn_number) and (opening.role is Role.USER or opening.turn_number == 1)
+        )
+        range_of_turns = (opening.turn_number, newest.turn_number if last is None else last)
+    else:
+        seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
+        range_of_turns = (0, 0)
+    end = head.size if last is not None else 0
     try:
-        lost = damaged_between(space.folder.path(conversation_id), places)
+        damaged, left_out = around(space.folder.path(head.conversation.id), places, end, range_of_turns)
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-    return Turns(turns.messages, turns.damaged + lost)
+    _check_taken_in(space, head)
+    if left_out or not seems_whole:
+        with space.locks.hold(head.conversation.id):
+            space.compare(head.conversation.id)
+    return Turns(turns.messages, turns.damaged + damaged)
+
+
+def _check_taken_in(space: Space, head: Head) -> None:
+    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
+    if space.behind.has(head.conversation.id):
+        raise IndexUnavailable("the index did not take in the newest lines")
 
 
 def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:

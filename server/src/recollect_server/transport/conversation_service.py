@@ -78,6 +78,7 @@ class ConversationHandlers:
         checks.request_id(request.request_id)
         if request.HasField("create_time"):
             checks.moment("create_time", request.create_time, self._clock())
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
         check_messages(checks, request.messages, self._limits, self._clock(), least=0)
         party = party_from(request.party)
         if request.pinned:
@@ -93,6 +94,7 @@ class ConversationHandlers:
             party=party,
             model=request.model,
             create_time=optional_milliseconds(request, "create_time"),
+            conversation_id=request.conversation_id,
             request_id=request.request_id,
             messages=[message_from(message) for message in request.messages],
             pinned=request.pinned,
@@ -252,8 +254,15 @@ class ConversationHandlers:
         if any(character in title for character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
             checks.refuse("title", "is not on one line")
         checks.request_id(request.request_id)
+        checks.topics("topics", request.topics)
+        if request.topics and not request.automatic:
+            checks.refuse("topics", "go with `automatic` alone")
         checks.done()
-        conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
+        if request.automatic:
+            topics = tuple(request.topics)
+            conversation = self._conversations.assign_title(request.conversation_id, title, topics, request.request_id)
+        else:
+            conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
         return api.RenameResponse(conversation=conversation_to(conversation))
 
     def SetModel(self, request: api.SetModelRequest, context: grpc.ServicerContext) -> api.SetModelResponse:

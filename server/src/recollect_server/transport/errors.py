@@ -31,6 +31,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.ConversationNotFound: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_CONVERSATION_NOT_FOUND, ("conversation_id",)),
     errors.ConversationDamaged: Row(StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("conversation_id",)),
     errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
+    errors.ConversationExists: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_CONVERSATION_EXISTS, ("conversation_id",)),
     errors.RequestIdReused: Row(StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_REQUEST_ID_REUSED, ("request_id",)),
     errors.ConversationPinned: Row(StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_CONVERSATION_PINNED, ("conversation_id",)),
     errors.TurnOutOfDate: Row(StatusCode.ABORTED, reasons.ERROR_REASON_TURN_OUT_OF_DATE, ("expected_turn", "turn_count")),

@@ -55,6 +55,7 @@ def create(
     create_time: datetime | None,
     messages: Iterable[Message] | None,
     pinned: bool,
+    conversation_id: str | None,
     request_id: str | None,
 ) -> Call[pb.CreateRequest, pb.CreateResponse, Conversation]:
     """Create."""
@@ -67,6 +68,7 @@ def create(
         create_time=create_time,
         messages=None if messages is None else parts.messages(messages),
         pinned=pinned,
+        conversation_id=conversation_id,
         request_id=parts.request_id(request_id),
     )
     return Call(_CREATE, request, lambda response: read.conversation(response.conversation))
@@ -207,9 +209,18 @@ def switch(
     return Call(_SWITCH, request, read.loaded)
 
 
-def rename(conversation_id: str, title: str, request_id: str | None) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
+def rename(
+    conversation_id: str, title: str, automatic: bool, topics: Iterable[str] | None, request_id: str | None
+) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
     """Rename."""
-    request = fill(pb.RenameRequest(), conversation_id=conversation_id, title=title, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.RenameRequest(),
+        conversation_id=conversation_id,
+        title=title,
+        automatic=automatic,
+        topics=topics,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_RENAME, request, lambda response: read.conversation(response.conversation))
 
 

@@ -29,6 +29,7 @@ from recollect_server.domain.routing import (
     place_of,
     provenance_of,
 )
+from recollect_server.domain.time import arrival
 from recollect_server.services.channels.commands import Asked, Beginning, Commands, Replied
 from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
@@ -199,6 +200,7 @@ class Receiving:
         how = _beginning(inbound)
         began = Began(conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned)
         message = replace(_message(inbound, headers, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
+        message = replace(message, arrived=arrival(message.timestamp, 0, now))
         with self._space.locks.hold(conversation_id):
             return _stored(self._space.begin([began, message], conversation_id, request))
 

@@ -182,6 +182,8 @@ class ContextBuilder:
             number = head.number if head else None
             if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
                 number = index.numbers([conversation_id]).get(conversation_id)
+            if doubt := self._space.doubt:
+                degraded["cold"] = doubt
             recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room, deadline)
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)

@@ -62,6 +62,21 @@ def check(folder: TranscriptFolder, index: Index | None) -> Checked:
     return done
 
 
+def index_problems(folder: TranscriptFolder, index: Index) -> list[str]:
+    """Return what the index has otherwise than the transcripts, whatever is wrong with these. Raises OSError, IndexUnavailable."""
+    contents = ExternalContents(index)
+    problems: list[str] = []
+    for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
+        read = _Read()
+        stored = index.communication(name)
+        words = partial(_has_words, contents, stored.number) if stored else _unasked
+        for _ in _transcript(folder, name, size, read, words):
+            pass
+        if read.communication is not None:
+            problems += [f"{name}: {problem}" for problem in _indexed(index, contents, name, read)]
+    return problems
+
+
 def _has_words(contents: ExternalContents, number: int, message: ExternalMessage) -> bool:
     return contents.words(number, message.sequence) == contents.words_of(message)
 

@@ -32,6 +32,7 @@ from recollect_server.domain.ids import is_escalation_id
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
 from recollect_server.domain.text import composed
+from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.head import RequestKey
@@ -182,7 +183,8 @@ class External:
         sequence: int,
         now: int,
     ) -> Received:
-        message = replace(message, sequence=sequence)
+        arrived = arrival(message.timestamp, known.update_time if stored else 0, now)
+        message = replace(message, sequence=sequence, arrived=arrived)
         escalation: Escalation | None = None
         contents.append(message)
         if known.trust is Trust.UNTRUSTED and not known.open:
@@ -316,13 +318,15 @@ class External:
                 acknowledges = bool(why) and text == self._acknowledgement and may_acknowledge(known)
                 if why and not acknowledges:
                     raise TrustRequired(communication_id, known.trust.value, why)
+                now = self._space.clock()
                 reply = ExternalMessage(
                     Direction.OUTBOUND,
                     text,
-                    self._space.clock(),
+                    now,
                     stored.lines + 1,
                     scope=scope,
                     acknowledgement=acknowledges,
+                    arrived=arrival(now, known.update_time, now),
                 )
                 return self._store.append(stored, [reply], request).communication, reply
 

@@ -97,15 +97,13 @@ class LiveCommunications:
         return self.encode(CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)), position
 
     def position_of(self, cursor: str) -> Position | None:
-        """The place that a cursor names; None if it is of another index. Raises InvalidField, IndexUnavailable."""
+        """The place that a cursor names; None if this log does not have it. Raises InvalidField, IndexUnavailable."""
         position = Position.of(cursor.removeprefix(_OURS)) if cursor.startswith(_OURS) else None
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
         index = self.store.space.index
-        if position.epoch != index.epoch:
+        if position.epoch != index.epoch or position.cursor > index.newest_communications(0)[0]:
             return None
-        if position.cursor > index.newest_communications(0)[0]:
-            raise InvalidField.of("cursor", "was not given out yet")
         return position
 
     def _note(self) -> None:

@@ -59,11 +59,13 @@ class Naming:
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that wait now, the longest idle first; some `limit` of them. Raises IndexUnavailable."""
-        return self._space.index.notes_due(self._space.clock() - self._idle_timeout, limit)
+        now = self._space.clock()
+        return self._space.index.notes_due(now - self._idle_timeout, now, limit)
 
     def failed(self) -> list[Waiting]:
         """Conversations whose last try failed. Raises IndexUnavailable."""
-        return self._space.index.notes_failed(self._space.clock() - self._idle_timeout)
+        now = self._space.clock()
+        return self._space.index.notes_failed(now - self._idle_timeout, now)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Keeps why it could not be done: it is tried again with the next sweep. Raises IndexUnavailable."""

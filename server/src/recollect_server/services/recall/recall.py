@@ -140,9 +140,9 @@ class Recall:
         return dict.fromkeys(KEYWORD_LEGS, "") | self._behind() | vectors
 
     def _behind(self) -> dict[str, str]:
-        """Why the words may miss what was said last, if the index is behind."""
-        count = len(self._space.behind.conversations())
-        return dict.fromkeys(KEYWORD_LEGS, f"the newest messages of {count} conversations are not indexed yet") if count else {}
+        """Why the words may miss something, if the index is behind or not believed yet."""
+        doubt = self._space.doubt
+        return dict.fromkeys(KEYWORD_LEGS, doubt) if doubt else {}
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
         """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
@@ -161,7 +161,10 @@ class Recall:
         showing = Showing(self._space, self._index, [], None, UNLIMITED)
         found = self._index.select(chosen, limit, newest_first=newest_first)
         return [
-            (stored.conversation, "" if stored.conversation.abbreviation else self._newest_words(stored, showing))
+            (
+                self._space.current(stored.conversation),
+                "" if stored.conversation.abbreviation else self._newest_words(stored, showing),
+            )
             for stored in found
         ]
 

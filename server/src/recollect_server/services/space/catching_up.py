@@ -8,8 +8,9 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Began, Conversation, OpenCall, Unknown, fold, open_calls_after
+from recollect_server.domain.conversation import Began, Conversation, Event, OpenCall, fold, open_calls_after
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.conversations import Stored
@@ -18,13 +19,13 @@ from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.reader import Line, contents_of, ends_a_line, read_lines, scan
+from recollect_server.storage.transcript.record import LOST_CHANNEL
 from recollect_server.storage.transcript.repair import TornTail, mend
 
 log = structlog.get_logger("recollect.recovery")
 
 _CHUNK_LINES = 2000
 _MAX_KEPT = 256 << 10  # bytes of a transcript that is decoded once, to be mended and indexed
-LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +214,10 @@ def folded(conversation: Conversation | None, line: Line, conversation_id: str) 
         return conversation
     content = line.entry.content
     if isinstance(content, Began):
-        content = replace(content, id=conversation_id)  # a file that was copied under another name is another conversation
+        # A file that was copied under another name is another conversation. One that was written by hand may not say when it began.
+        content = replace(content, id=conversation_id, time=content.time or time_of(conversation_id))
     after = fold(conversation, content)
-    if after is None and not isinstance(content, Unknown):
+    if after is None and isinstance(content, Message | Event):
         # The first line is damaged. The file's name says which conversation it is, the lines that follow say the rest.
         time = content.timestamp if isinstance(content, Message) else content.time
         after = fold(Conversation(conversation_id, LOST_CHANNEL, time, time), content)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.time import arrival
 
 
 @frozen
@@ -36,6 +37,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
     """
     done: list[Message] = []
     turn = head.conversation.turn_count
+    latest = head.conversation.update_time
     for sequence, message in enumerate(messages, start=head.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
@@ -57,6 +59,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
                 tool_call_id=message.tool_call_id,
                 attachments=message.attachments,
                 metadata=message.metadata,
+                arrived=arrival(message.timestamp, latest, now) if now else message.arrived,
                 sender_name=message.sender_name,
             )
         )

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.conversation import Content, Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
@@ -20,12 +20,15 @@ from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.behind import Behind
 from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
+from recollect_server.services.space.comparing import differences, read_whole
 from recollect_server.services.space.head import Head, RequestKey, placed_again
 from recollect_server.services.space.holding import Batch, Holding, Stuck
 from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.locks import StripedLocks
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.tails import Tails
+from recollect_server.services.space.trust import RecentRequests, Suspects
+from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.transcript.anchors import AnchorFile
@@ -60,6 +63,8 @@ class Space:
         self.tails = Tails()
         self.holding = Holding()
         self.behind = Behind()
+        self.suspects = Suspects()
+        self._recent_requests = RecentRequests()
         self.routes = Routes(self.behind, folder.has, self.is_pinned)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
@@ -67,6 +72,8 @@ class Space:
         self.locks = StripedLocks()
         self.on_index: Callable[[Index], None] = _nothing
         """Called with each index that is used after the first, while nobody writes."""
+        self.on_cursors_lost: Callable[[], None] = _nobody
+        """Called when cursors that were answered will never be delivered, for the index had refused their updates."""
         self.request_locks = StripedLocks()  # taken before a conversation's lock, never after
         self.place_locks = StripedLocks()
         """By the name of a place: which conversation is pinned there. Taken after a request's lock and before a conversation's."""
@@ -85,6 +92,17 @@ class Space:
         self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
+
+    def current(self, conversation: Conversation) -> Conversation:
+        """Return what is known of a conversation that the index named: where it did not take in all, what the transcript says.
+
+        Call it after the index was asked. Hold no conversation's lock.
+        """
+        if not self.behind.has(conversation.id):
+            return conversation
+        with self.locks.hold(conversation.id), suppress(ConversationNotFound, StorageUnavailable):
+            return self.head(conversation.id).conversation
+        return conversation
 
     def is_pinned(self, conversation_id: str) -> bool:
         """Whether a conversation is known, without looking it up, to be there and pinned. Whoever writes there looks again."""
@@ -159,9 +177,14 @@ class Space:
             if stored is None or stored.bytes != size or stored.calls_unknown:
                 caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
+                if self.index.note_refused_cursors():
+                    self.on_cursors_lost()
                 self.anchors.changed()
                 self.routes.changed()
             self.behind.caught_up(conversation_id)
+            if self.suspects.has(conversation_id):
+                self.compare(conversation_id)
+                self.suspects.clear(conversation_id)
             return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
             self.behind.note(conversation_id, str(error))
@@ -171,6 +194,44 @@ class Space:
                 with suppress(IndexUnavailable):
                     self.index.want_rebuild(str(error))
             return self._read_head(conversation_id)
+
+    def compare(self, conversation_id: str) -> None:
+        """Compare the index with a conversation's transcript, all but the words. Hold the conversation's lock.
+
+        Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
+        """
+        stored = self.index.find(conversation_id)
+        if self.behind.has(conversation_id) or self.holding.of(conversation_id):
+            raise IndexUnavailable("the index did not take in the newest lines")
+        if stored is None:
+            wrong = "it is not in the index"
+        else:
+            try:
+                read = read_whole(self.folder, conversation_id)
+                wrong = next(differences(self.folder, Contents(self.index), stored, read, words=False), "")
+            except OSError as error:
+                raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        if wrong:
+            self.distrust(f"{conversation_id}: {wrong}")
+            raise IndexUnavailable(f"the index is damaged: {wrong}")
+
+    def distrust(self, reason: str) -> None:
+        """Stop using the index at once: it contradicts the transcripts. Its keeper makes it anew."""
+        index = self.index
+        with suppress(IndexUnavailable):
+            index.want_rebuild(reason)
+        if index.give_up(reason):
+            log.error("index_damaged", reason=reason)
+        with self._guard:
+            self._heads.clear()
+
+    @property
+    def doubt(self) -> str:
+        """Why the index may miss something of what is stored, or nothing."""
+        if reason := self.suspects.reason:
+            return reason
+        count = len(self.behind.conversations())
+        return f"the newest messages of {count} conversations are not indexed yet" if count else ""
 
     def _read_head(self, conversation_id: str) -> Head:
         """The end of a conversation by the transcript alone."""
@@ -198,6 +259,7 @@ class Space:
         """Drops what is remembered of a conversation: its file changed or went."""
         self.writer.forget(self.folder.path(conversation_id))
         self.tails.forget(conversation_id)
+        self._recent_requests.forget(conversation_id)
         with self._guard:
             self._heads.pop(conversation_id, None)
 
@@ -206,6 +268,7 @@ class Space:
         with self.locks.hold_all(), self._guard:
             self._retired.append(self.index)
             self.index = index
+            self.suspects.end()
             self._heads.clear()
             self.anchors.changed()
             self.routes.changed()
@@ -213,13 +276,15 @@ class Space:
 
     def close_index(self) -> None:
         """Closes the index, and those used before it. No call may be under way."""
-        for index in (*self._retired, self.index):
+        sound = not self.suspects.reason and not self.index.lost()
+        for index in self._retired:
             index.close()
+        self.index.close(sound=sound)
 
-    def known_request(self, request_id: str) -> KnownRequest | None:
+    def known_request(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
         """A request that was carried out before, or whose messages are held; or None.
 
-        Raises IndexUnavailable if that cannot be told.
+        `conversation_id` is where it would have been; its lock is held. Raises IndexUnavailable if that cannot be told.
         """
         if held := self.holding.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
@@ -227,7 +292,18 @@ class Space:
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
-        return self.behind.request(request_id)  # the index may have refused its lines only now, before it answered
+        if known := self.behind.request(request_id):  # the index may have refused its lines only now, before it answered
+            return known
+        return self._recent_request(request_id, conversation_id) if conversation_id else None
+
+    def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
+        if not self._recent_requests.has(conversation_id):
+            head = self.head(conversation_id)
+            self._recent_requests.read(self.folder.path(conversation_id), conversation_id, head.size, head.lines)
+        known = self._recent_requests.find(conversation_id, request_id)
+        if known and not self.behind.has(conversation_id):
+            self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
+        return known
 
     def begin(self, contents: list[Content], conversation_id: str, request: RequestKey | None) -> Committed:
         """Writes the first lines of a new conversation, all or none, durable when it returns. The first says that it began; a
@@ -307,6 +383,10 @@ class Space:
         done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         self.tails.follow(after.id, lines)
+        if head is None:
+            self._recent_requests.begin(after.id, lines)
+        else:
+            self._recent_requests.follow(after.id, lines)
         return Committed(done, lines, cursor)
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
@@ -314,6 +394,10 @@ class Space:
         self.behind.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
+
+
+def _nobody() -> None:
+    """Nobody is to be told."""
 
 
 def _nothing(_: Index) -> None:

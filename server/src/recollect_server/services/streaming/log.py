@@ -119,6 +119,8 @@ class UpdateLog:
         self._inbox: deque[tuple[int, object]] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
         self._renewed = False
+        self.resets = 0
+        """How often every watcher was to begin again with the same index."""
         self._watchers = 0
         self._answered: tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None = None  # the last one
         self._waiting = False  # whether `advance` waits
@@ -128,6 +130,7 @@ class UpdateLog:
         self._latest = 0
         self._attach(space.index)
         space.on_index = self._attach
+        space.on_cursors_lost = self._reset
 
     @property
     def epoch(self) -> str:
@@ -288,6 +291,13 @@ class UpdateLog:
             self._changed.notify()
             self._grown.notify_all()
         index.listen(partial(self._hear, index))
+
+    def _reset(self) -> None:
+        """Cursors that were answered will never be told: whoever waits for one begins again."""
+        with self._changed:
+            self.resets += 1
+            self._renewed = True
+            self._changed.notify()
 
     def _hurry(self) -> None:
         """The index need not hurry for news that nobody waits for: the fewer at once, the more each costs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import Interest, Position, UpdateLog
-from recollect_server.services.working_context import Limits, read_places
+from recollect_server.services.working_context import Limits, WorkingContext, read_places
 from recollect_server.storage.index.conversations import Filter
 
 _CONVERSATIONS = 50
@@ -53,7 +53,8 @@ class Snapshots:
         index = self._log.space.index
         with self._guard:
             kept = self._kept.get(wanted)
-        if kept and kept.position == Position(index.epoch, index.last_cursor()):
+        # What the index did not take in moves no cursor.
+        if kept and kept.position == Position(index.epoch, index.last_cursor()) and not self._log.space.behind.conversations():
             return kept
         for _ in range(3):
             try:
@@ -82,14 +83,17 @@ class Snapshots:
             max_bytes=self._limits.max_bytes,
         )
         loaded = ConversationLoaded()
-        if newest.loaded is not None:
+        if newest.loaded is not None and space.behind.has(newest.loaded.id):
+            found = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
+            loaded = ConversationLoaded(found.conversation, tuple(found.turns.messages), found.has_more)
+        elif newest.loaded is not None:
             messages = read_places(space, newest.loaded.id, newest.places).messages
             loaded = ConversationLoaded(newest.loaded, tuple(messages), newest.has_more)
         elif choice.load_conversation_id and not reset:
             raise ConversationNotFound(choice.load_conversation_id)
         position = Position(index.epoch, newest.cursor)
         now = space.clock()
-        listed = Update("", "", now, ConversationList(tuple(newest.conversations)), reset=reset)
+        listed = Update("", "", now, ConversationList(tuple(map(space.current, newest.conversations))), reset=reset)
         second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)
         return Snapshot(position, (self._log.encode(listed), self._log.encode(second)))
 

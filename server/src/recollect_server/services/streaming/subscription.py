@@ -10,7 +10,18 @@ from recollect_server.services.streaming.snapshot import Choice, Snapshots
 class Subscription:
     """What one watcher is told. One thread at a time may call it."""
 
-    __slots__ = ("_choice", "_drafts_seen", "_log", "_max_turns", "_parts", "_position", "_sent", "_snapshots", "interest")
+    __slots__ = (
+        "_choice",
+        "_drafts_seen",
+        "_log",
+        "_max_turns",
+        "_parts",
+        "_position",
+        "_resets",
+        "_sent",
+        "_snapshots",
+        "interest",
+    )
 
     def __init__(
         self, log: UpdateLog, snapshots: Snapshots, interest: Interest, choice: Choice, cursor: str, max_turns: int
@@ -27,6 +38,7 @@ class Subscription:
         self._sent: dict[Key, Sent] = {}
         self._drafts_seen = -1
         self._parts: tuple[bytes, ...] = ()
+        self._resets = log.resets
         position = self._position_of(cursor) if cursor else None
         if position is None:
             self._begin(reset=bool(cursor))
@@ -46,6 +58,9 @@ class Subscription:
             parts, self._parts = self._parts, ()
             return Batch(list(parts)), True
         before = self._position
+        if self._resets != self._log.resets:
+            self._begin(reset=True)
+            return self.take(most)
         try:
             batch, self._position = self._log.behind(before, self.interest, most)
         except Renewed:
@@ -69,6 +84,7 @@ class Subscription:
         return found
 
     def _begin(self, *, reset: bool) -> None:
+        self._resets = self._log.resets
         snapshot = self._snapshots.take(self.interest, self._choice, self._max_turns, reset=reset)
         self._position = snapshot.position
         self._parts = snapshot.parts
@@ -81,9 +97,7 @@ class Subscription:
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this service gave out")
         index = self._log.space.index
-        if position.epoch != index.epoch:
-            return None
-        if position.cursor > index.given_out():
-            raise InvalidField.of("cursor", "was not given out yet")
+        if position.epoch != index.epoch or position.cursor > index.given_out():
+            return None  # another log's, or this one lost its end: an older copy of it was put back
         self._log.settle()  # else it would be told that it has missed nothing
         return position if index.changes(position.cursor, 0, (), ()).whole else None

@@ -1,13 +1,15 @@
 """Start-up: the index is brought up to the transcripts, or made anew from them.
 
-Where nothing is missing this costs a stat for each conversation, and reads no transcript.
+After a proper stop this costs a stat for each conversation and one reading of the index file, whose checksum the stop left (see
+`storage.index.file.Seal`); it reads no transcript. An index that was not closed is compared with the transcripts: its requests
+before anybody calls, the rest too where that is little, and else conversation by conversation while the server runs.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -16,8 +18,11 @@ from recollect_server.domain.errors import ConversationNotFound, IndexUnavailabl
 from recollect_server.domain.time import Clock
 from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.services.external.catching_up import bring_up as bring_up_external
+from recollect_server.services.external.checking import index_problems
 from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
-from recollect_server.storage.index.file import DAMAGED, NAME, remove_files
+from recollect_server.services.space.comparing import differences, lost_requests, read_whole
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.anchors import AnchorFile
@@ -26,6 +31,8 @@ from recollect_server.storage.transcript.writer import TranscriptWriter
 
 log = structlog.get_logger("recollect.recovery")
 
+COMPARED_AT_ONCE = 8 << 20
+"""Bytes of transcripts that a start compares in full before anybody calls: some 0.3 s."""
 _AHEAD = 16  # transcripts that are mended at the same time
 _SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
@@ -53,16 +60,19 @@ class Recovered:
     bytes_cut: int
     communications: int = 0
     """How many external communications there are. Their messages, damages and cuts are counted with the others."""
+    suspects: tuple[str, ...] = ()
+    """The conversations that the index must be compared with before it is believed."""
 
 
-def recover(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
+def recover(folder: TranscriptFolder, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
     """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
     folder.create()
     folder.settle()
-    index = _open(folder.root)
+    index, closed = _open(folder.root)
     if index is not None:
         try:
-            return _bring_up(folder, index, clock, progress, rebuilt=False)
+            done = _bring_up(folder, index, clock, progress, rebuilt=False)
+            return done if closed else _compared(folder, done, compared_at_once)
         except IndexUnavailable as error:
             log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
     return rebuild(folder, clock, progress)
@@ -76,29 +86,67 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
         index = Index(folder.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
+    index.claim_file(copied=False)
     return _bring_up(folder, index, clock, progress, rebuilt=True)
 
 
-def _open(root: Path) -> Index | None:
-    """The index as it is, or None if it is missing or damaged."""
+def _open(root: Path) -> tuple[Index | None, bool]:
+    """The index as it is, or None if it is missing or damaged; and whether a server closed it as it is."""
     if not (root / NAME).exists() or (root / f"{NAME}{DAMAGED}").exists():
-        return None
+        return None, False
+    state = read_seal(root)
+    if state is Seal.BROKEN:
+        log.warning("index_unusable", reason="its file is not as the last server closed it")
+        return None, False
+    break_seal(root)
     try:
         index = Index(root)
     except IndexUnavailable as error:
         log.warning("index_unusable", reason=str(error))
-        return None
+        return None, False
     try:
         problem = index.problem()
         if not problem:
+            index.claim_file(copied=state is Seal.COPIED)
             index.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
         log.warning("index_unusable", reason=problem)
         index.close()
-        return None
-    return index
+        return None, False
+    return index, state is not Seal.MISSING
+
+
+def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recovered:
+    """Compare an index that no server closed with the transcripts, and leave what takes long for later.
+
+    Raises IndexUnavailable if they differ, and then has closed the index; OSError.
+    """
+    index = done.index
+    try:
+        sizes = dict(folder.sizes())
+        whole = sum(sizes.values()) <= at_once
+        contents = Contents(index)
+        for conversation_id in sizes:
+            stored = index.find(conversation_id)
+            if stored is None:  # its transcript cannot be read, and this was logged
+                continue
+            if whole:
+                read = read_whole(folder, conversation_id)
+                wrong = next(differences(folder, contents, stored, read), "")
+            else:
+                lost = lost_requests(folder, index, conversation_id)
+                wrong = f"the index does not know {len(lost)} of its requests, as {lost[0]}" if lost else ""
+            if wrong:
+                raise IndexUnavailable(f"it is damaged: {conversation_id}: {wrong}")
+        problems = [*(contents.problems() if whole else []), *index_problems(folder.external, index)]
+        if problems:
+            raise IndexUnavailable(f"it is damaged: {problems[0]}")
+    except BaseException:
+        index.close()
+        raise
+    return done if whole else replace(done, suspects=tuple(sizes))
 
 
 def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
@@ -191,6 +239,8 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     index.settle()
     forget_anchors_again(folder, index)
     external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
+    if not rebuilt and (miscount := index.miscount()):
+        raise IndexUnavailable(f"it is damaged: {miscount}")
     reach("recover.done")
     progress(len(behind), len(behind))
     return Recovered(

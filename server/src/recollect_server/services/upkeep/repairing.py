@@ -12,6 +12,7 @@ from recollect_server.services.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.external import catching_up as external
 from recollect_server.services.space.catching_up import catch_up, forget_anchors_again
 from recollect_server.services.space.space import Space
+from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 
@@ -22,6 +23,8 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
     """Looks at the index and mends what can be mended now. False if something is left to do. Raises nothing."""
     try:
         if (reason := space.index.lost()) and not _renew(space, reason, stopping):
+            return False
+        if space.suspects.reason and not _compare(space, stopping):
             return False
         for conversation_id in space.behind.conversations():
             if stopping():
@@ -34,6 +37,32 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
         log.warning("index_not_repaired", reason=str(error))
         return False
     return not space.behind.conversations()
+
+
+def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
+    """Compare an index that no server closed with the transcripts. False if it is damaged, or something is left to compare.
+
+    Raises IndexUnavailable, StorageUnavailable.
+    """
+    for conversation_id in space.suspects.waiting():
+        if stopping():
+            return False
+        with space.locks.hold(conversation_id):
+            if space.holding.of(conversation_id):
+                continue  # its end may never have reached the disk
+            try:
+                space.head(conversation_id)  # reading where it ends compares it
+            except (ConversationNotFound, StorageUnavailable):
+                space.suspects.clear(conversation_id)
+    if space.suspects.waiting():
+        return False
+    problems = Contents(space.index).problems()
+    if wrong := problems[0] if problems else space.index.miscount():
+        space.distrust(wrong)
+        return False
+    space.suspects.end()
+    log.info("index_compared")
+    return True
 
 
 def _caught_up(space: Space, conversation_id: str) -> bool:
@@ -56,6 +85,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
     new = Index(space.folder.root, numbers_after=old.last_number())
     try:
+        new.claim_file(copied=False)
         bring_up_forgotten(space.folder, new)
         for conversation_id, _ in space.folder.sizes():
             if stopping():

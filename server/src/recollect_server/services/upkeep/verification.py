@@ -1,16 +1,14 @@
 """Compares the transcripts and the index, line by line and word by word. Changes nothing."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
-from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import AnchorSet, Continued, Conversation
+from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.external.checking import check as check_external
 from recollect_server.services.recall.embedding import text_of
-from recollect_server.services.space.catching_up import folded
+from recollect_server.services.space.comparing import Read, differences
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
@@ -19,7 +17,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.transcript.anchors import forgotten_keys
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
-from recollect_server.storage.transcript.reader import Line, scan
+from recollect_server.storage.transcript.reader import Line
 from recollect_server.storage.transcript.received import forgotten_deliveries
 from recollect_server.storage.transcript.soundness import look_through
 from recollect_server.storage.vectors.checking import hashes
@@ -38,22 +36,6 @@ class Verified:
     communications: int = 0
     """External communications."""
     problems: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Read:
-    """A transcript that was read to its end."""
-
-    conversation: Conversation | None = None
-    size: int = 0
-    lines: int = 0
-    messages: list[tuple[Message, int, int]] = field(default_factory=list)
-    """With offset and length."""
-    requests: dict[str, str] = field(default_factory=dict)
-    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
-    """With the event's line."""
-    mail: set[int] = field(default_factory=set)
-    continued: str = ""
 
 
 def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
@@ -97,17 +79,16 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
     names = sorted(folder.sizes())
     done.problems += _anchors(folder, {name for name, _ in names})
     gone = forgotten_keys(folder)
-    others = _OtherRequests(folder)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
-        read = _Read()
+        read = Read()
         wrong = [*_transcript(folder, name, size, read)]
         done.messages += len(read.messages)
         if index and contents:
             known.discard(name)
             stored = index.find(name)
-            wrong += ["is not in the index"] if stored is None else _indexed(contents, stored, read, others)
+            wrong += ["is not in the index"] if stored is None else differences(folder, contents, stored, read)
             wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
@@ -132,7 +113,7 @@ def _embedded(folder: TranscriptFolder, done: Verified) -> dict[str, dict[int, b
         return {}
 
 
-def _vectors(embedded: dict[int, bytes], read: _Read) -> Iterator[str]:
+def _vectors(embedded: dict[int, bytes], read: Read) -> Iterator[str]:
     """Vectors of other texts than the transcript has. One that is missing is worked out while a server runs: no problem."""
     texts = {message.sequence: text_of(message) for message, _, _ in read.messages}
     texts[ABBREVIATION] = read.conversation.abbreviation if read.conversation else ""
@@ -141,82 +122,20 @@ def _vectors(embedded: dict[int, bytes], read: _Read) -> Iterator[str]:
             yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"
 
 
-def _transcript(folder: TranscriptFolder, name: str, size: int, read: _Read) -> Iterator[str]:
+def _transcript(folder: TranscriptFolder, name: str, size: int, read: Read) -> Iterator[str]:
     """Reads a transcript, and says what is wrong with it by itself."""
     turn = 0
     for line in look_through(folder.path(name), size):
         if isinstance(line, str):
             yield line
             continue
-        read.lines, read.size = line.sequence, line.end
-        read.conversation = folded(read.conversation, line, name)
-        if line.entry is None:
-            continue
-        stamp, content = line.entry.stamp, line.entry.content
-        if stamp.request_id:
-            read.requests.setdefault(stamp.request_id, stamp.request_hash)
-        if isinstance(content, AnchorSet):
-            read.anchors.append((line.sequence, content))
-        if read.conversation and read.conversation.channel == EMAIL:
-            read.mail |= mail_ids_of([content])
-        if isinstance(content, Continued):
-            read.continued = content.conversation_id
-        if isinstance(content, Message):
-            read.messages.append((content, line.offset, line.length))
+        read.add(line, name)
+        if line.entry is not None and isinstance(content := line.entry.content, Message):
             if not 1 <= content.turn_number <= turn + 1:  # a late message is of an earlier turn
                 yield f"line {line.sequence} is of turn {content.turn_number} and follows turn {turn}"
             turn = max(turn, content.turn_number)
     if read.conversation is None:
         yield "no line can be read"
-
-
-class _OtherRequests:
-    """The requests of other conversations. Where two folders were put together, one id may be in two transcripts.
-
-    The index has room for one of them: an id that another transcript has as well is no damage.
-    """
-
-    def __init__(self, folder: TranscriptFolder) -> None:
-        self._folder = folder
-        self._requests: dict[str, dict[str, str]] = {}  # hash by id, by conversation
-
-    def has(self, request: tuple[str, str] | None, request_id: str) -> bool:
-        """Whether the conversation that the index names for this request wrote it indeed. Raises OSError."""
-        if request is None or not self._folder.has(request[0]):
-            return False
-        if request[0] not in self._requests:
-            wrote = self._requests[request[0]] = {}
-            for line in scan(self._folder.path(request[0])):
-                if line.entry and line.entry.stamp.request_id:
-                    wrote.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
-        return self._requests[request[0]].get(request_id) == request[1]
-
-
-def _indexed(contents: Contents, stored: Stored, read: _Read, others: _OtherRequests) -> Iterator[str]:
-    """What the index has otherwise than the transcript says."""
-    if (stored.bytes, stored.lines) != (read.size, read.lines):
-        yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {read.size} bytes and {read.lines} lines"
-    for part in fields(Conversation):
-        if part.name == "open_calls" and stored.calls_unknown:
-            continue  # an earlier version indexed it; they are read when it is next used
-        if read.conversation and getattr(stored.conversation, part.name) != getattr(read.conversation, part.name):
-            yield f"the index has another {part.name} than the transcript"
-    rows = contents.rows(stored.number)
-    for message, offset, length in read.messages:
-        expected = contents.row_of(stored.number, message, offset, length)
-        row = rows.pop(expected[0], None)
-        if row != expected:
-            yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-        if contents.take_words(expected[0]) != contents.words_of(message):
-            yield f"line {message.sequence}: the index has other words"
-    if rows:
-        yield f"the index has {len(rows)} messages that the transcript has not"
-    requests = contents.requests(stored.conversation.id)
-    differing = [name for name, value in read.requests.items() if requests.get(name) != value]
-    if lost := [name for name in differing if not others.has(contents.request(name), name)]:
-        yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
-    if contents.mail(stored.number) != read.mail or contents.continued(stored.number) != read.continued:
-        yield "the index leads other messages to it than the transcript"
 
 
 def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
@@ -228,7 +147,7 @@ def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
             yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
 
 
-def _indexed_anchors(index: Index, stored: Stored, read: _Read, gone: dict[str, int]) -> Iterator[str]:
+def _indexed_anchors(index: Index, stored: Stored, read: Read, gone: dict[str, int]) -> Iterator[str]:
     """The anchors that the index has otherwise than the transcript, but for those that were forgotten (up to a time, by key)."""
     expected = {
         (line, it.key, it.value, it.confidence, it.sequence, it.time) for line, it in read.anchors if it.time > gone.get(it.key, -1)

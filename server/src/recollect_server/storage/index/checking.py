@@ -15,8 +15,12 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.words import tokens
 
+_MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
+
 Row = tuple[int, int, int, int, int, int]
 """A message as it stands in the index: id, turn, time, offset, length, tokens."""
+
+_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM turns_occurrences"  # bytes: a word that is cut may end within a character
 
 
 class Contents:
@@ -83,7 +87,7 @@ class Contents:
         if self._words is None:
             digests: defaultdict[int, int] = defaultdict(int)
             with self._index.reading() as connection:
-                for term, document, place in connection.execute("SELECT term, doc, offset FROM turns_occurrences"):
+                for term, document, place in connection.execute(_WORDS):
                     digests[document] += hash((term, place))
             self._words = dict(digests)
         return self._words.pop(identity, 0)
@@ -92,7 +96,7 @@ class Contents:
         """The digest that a message must have."""
         with self._index.reading() as connection:
             found = tokens(connection, searchable_text(message).encode())
-        return sum(hash((stem, place)) for place, (_, _, stem) in enumerate(found))
+        return sum(hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(found))
 
     def left(self) -> int:
         """How many messages have words in the index and were not asked for."""

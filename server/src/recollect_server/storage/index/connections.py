@@ -18,7 +18,8 @@ def open_writer(path: Path) -> apsw.Connection:
     """Opens or makes the file, for its owner alone. Raises apsw.Error if it is not a database."""
     connection = apsw.Connection(str(path))
     try:
-        path.chmod(0o600)
+        if path.stat().st_mode & 0o777 != 0o600:  # only then: it changes the file's `st_ctime`, by which a copy is told
+            path.chmod(0o600)
         connection.set_busy_timeout(_PATIENCE)
         connection.pragma("journal_mode", "wal")
         # NORMAL loses no consistency, only the last transactions of a power failure, and those the transcripts bring back.

@@ -32,12 +32,15 @@ _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for it
 class _Document:
     """What an append adds, and whom to tell if it cannot be taken in."""
 
-    __slots__ = ("build", "cursor", "failed", "news", "size")
+    __slots__ = ("build", "cursor", "failed", "news", "size", "updates")
 
-    def __init__(self, build: Callable[[int], str], size: int, cursor: int, failed: Callable[[str], None], news: object) -> None:
+    def __init__(
+        self, build: Callable[[int], str], size: int, cursor: int, updates: int, failed: Callable[[str], None], news: object
+    ) -> None:
         self.build = build
         self.size = size
         self.cursor = cursor
+        self.updates = updates
         self.failed = failed
         self.news = news
 
@@ -77,6 +80,7 @@ class Database:
         self._taken = 0  # how many of them are done with
         self._expecting = 0  # how many callers wait for `_taken` or for room
         self._stopping = self._stopped = False
+        self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
         self._writer = open_writer(path)
         try:
             migrate(self._writer)
@@ -108,7 +112,7 @@ class Database:
             while self._waiting_size > _MAX_WAITING and not self._stopped:
                 self._wait()
             # The cursors are given out here, in the order in which the documents will be taken in.
-            document = _Document(build, size, self._cursor, failed, news)
+            document = _Document(build, size, self._cursor, updates, failed, news)
             self._cursor += updates
             self._enqueue(document)
             self._waiting_size += size
@@ -167,6 +171,20 @@ class Database:
             end = self._cursor = begin + update_log.CRASH_GAP
         # Written down: else a start that is killed before it takes anything in would be followed by one that gives them out again.
         self.write(lambda connection, _: update_log.skip(connection, begin, end))
+
+    def note_refused_cursors(self) -> bool:
+        """Write down the cursors that were given out for what was refused. False if there are none. Raises IndexUnavailable."""
+        if not self._refused_cursors:
+            return False
+        with self._changed:
+            pairs, self._refused_cursors = self._refused_cursors, []
+        try:
+            self.write(lambda connection, _: update_log.note_lost(connection, pairs))
+        except IndexUnavailable:
+            with self._changed:
+                self._refused_cursors += pairs
+            raise
+        return True
 
     def given_out(self) -> int:
         """The last cursor that was given out, for a row that is in or will be."""
@@ -257,6 +275,9 @@ class Database:
                 self.tell(told)
         except apsw.Error as error:
             if len(documents) == 1:
+                if documents[0].updates:
+                    with self._changed:
+                        self._refused_cursors.append((documents[0].cursor, documents[0].cursor + documents[0].updates + 1))
                 documents[0].failed(str(error))
             else:  # one of them is at fault: each alone
                 for document in documents:

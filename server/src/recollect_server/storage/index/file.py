@@ -1,11 +1,14 @@
 """The index's file: open until it is closed, what is known of its condition, and what it says to whoever looks from outside."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import orjson
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
@@ -17,6 +20,71 @@ T = TypeVar("T")
 
 NAME = "conversations.db"
 DAMAGED = ".damaged"  # behind the name: a file that stands where a page of the index was found damaged, for the next start
+SEAL = ".seal"  # behind the name: the checksum of the file as a server closed it
+
+
+class Seal(Enum):
+    """Comparison of an index file that nobody has open with the seal that its last server left."""
+
+    INTACT = "intact"
+    """The file is byte for byte what was closed, and this very file."""
+    COPIED = "copied"
+    """The bytes are those, in another file: a copy was put in its place, or the file was changed and changed back."""
+    MISSING = "missing"
+    """No server closed the file: it was killed, or an older version did."""
+    BROKEN = "broken"
+    """The bytes are others."""
+
+
+def seal(folder: Path) -> None:
+    """Record the checksum and the identity of the index file, which nobody may have open. Raises OSError.
+
+    A file with a write-ahead log beside it is not sealed: it does not hold everything yet.
+    """
+    path = folder / NAME
+    if _log_size(path):
+        return
+    sealed = orjson.dumps({"digest": _digest(path), "file": _identity(path)})
+    temporary = path.with_name(f"{NAME}{SEAL}.new")
+    temporary.write_bytes(sealed)
+    temporary.chmod(0o600)
+    temporary.replace(path.with_name(NAME + SEAL))
+
+
+def read_seal(folder: Path) -> Seal:
+    """Compare the index file with its seal. Reads the whole file, at more than 500 MB/s. Raises OSError."""
+    path = folder / NAME
+    try:
+        sealed = orjson.loads(path.with_name(NAME + SEAL).read_bytes())
+        digest, identity = sealed["digest"], sealed["file"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return Seal.MISSING
+    if _log_size(path) or _digest(path) != digest:
+        return Seal.BROKEN
+    return Seal.INTACT if identity == _identity(path) else Seal.COPIED
+
+
+def break_seal(folder: Path) -> None:
+    """Remove the seal: from here on the file changes. Raises OSError."""
+    (folder / f"{NAME}{SEAL}").unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _identity(path: Path) -> list[int]:
+    """Return what a copy of the file never shares with it: no program can set the time of a change (`st_ctime_ns`)."""
+    status = path.stat()
+    return [status.st_ino, status.st_ctime_ns]
+
+
+def _log_size(path: Path) -> int:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 class IndexFile:
@@ -67,6 +135,11 @@ class IndexFile:
         """What the index says is not so: it is lost, and goes on until it is given up."""
         self._lost = reason
 
+    @property
+    def given_up(self) -> bool:
+        """Whether it answers and takes in nothing any more."""
+        return bool(self._given_up)
+
     def give_up(self, reason: str) -> bool:
         """Answers and takes in nothing any more. False if it was given up before."""
         first, self._given_up = not self._given_up, reason
@@ -93,7 +166,7 @@ def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -
 
 def remove_files(folder: Path) -> None:
     """Removes the index's files from the folder, and the mark that it is damaged. Raises OSError."""
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in (SEAL, "", "-wal", "-shm"):
         (folder / f"{NAME}{suffix}").unlink(missing_ok=True)
     sync_folder(folder)  # the log of the old one must never meet the new one
     (folder / f"{NAME}{DAMAGED}").unlink(missing_ok=True)

@@ -7,6 +7,7 @@ Each of its parts is a class beside the tables that it knows: `search`, `log`, `
 import itertools
 import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.storage.index import conversations, notes_words, requests, turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.external_index import ExternalIndex
+from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.migrations import expected_tables
@@ -151,7 +153,19 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
             found = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
             if missing := expected_tables() - found:
                 return f"tables are missing: {', '.join(sorted(missing))}"
+            if connection.execute("SELECT 1 FROM conversations WHERE number NOT IN (SELECT number FROM progress) LIMIT 1").get:
+                return "of some conversations it does not say how far they are indexed"
             return str(connection.execute("SELECT value FROM identity WHERE name = 'rebuild_wanted'").get or "")
+
+    def miscount(self) -> str:
+        """Return how the numbers of rows contradict each other, or nothing. Appends and deletes that are done keep them equal."""
+        with self.reading() as connection:
+            expected = int(connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get)
+            for table in ("messages", "turns_fts_docsize"):  # the second has a row for each message whose words are indexed
+                rows = int(connection.execute(f"SELECT count(*) FROM {table}").get)
+                if rows != expected:
+                    return f"{table} has {rows} rows for {expected} messages"
+        return ""
 
     # What changes -------------------------------------------------------------------------------------------------------
 
@@ -221,8 +235,11 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         """Waits until everything that was added before is taken in, or was refused and its `failed` called."""
         self._database.settle()
 
-    def close(self) -> None:
-        """Closes the file. Closing twice is harmless."""
+    def close(self, *, sound: bool = False) -> None:
+        """Closes the file. Closing twice is harmless. `sound`: it is known to be right, and is sealed if it can be."""
         if not self._closed.is_set():
             self._closed.set()
             self._database.close()
+            if sound:
+                with suppress(OSError):
+                    seal(self._database.path.parent)

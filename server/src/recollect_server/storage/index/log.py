@@ -1,5 +1,6 @@
 """The index as the log of what changed: read by position, told as it grows, and kept within bounds."""
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,23 @@ class IndexLog(IndexFile):
     def _read_epoch(self, connection: apsw.Connection) -> None:
         self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
 
+    def claim_file(self, *, copied: bool) -> None:
+        """Bind the epoch to this very file: a copy of it (`copied`, or another inode than recorded) gets a new epoch.
+
+        Cursors of the original name changes that the copy may never have had. Raises IndexUnavailable.
+        """
+        inode = str(self._database.path.stat().st_ino)
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
+            if copied or recorded not in (None, inode):
+                connection.execute("INSERT OR REPLACE INTO identity VALUES('epoch', ?)", (secrets.token_hex(6),))
+            connection.execute("INSERT OR REPLACE INTO identity VALUES('inode', ?)", (inode,))
+
+        self._database.write(job)
+        with self.reading() as connection:
+            self._read_epoch(connection)
+
     def cursor_text(self, cursor: int) -> str:
         """A position in the log as callers see it: bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
@@ -69,6 +87,10 @@ class IndexLog(IndexFile):
     def given_out(self) -> int:
         """The last cursor that was given out."""
         return self._database.given_out()
+
+    def note_refused_cursors(self) -> bool:
+        """Write down the cursors that were given out for what the index refused since. False if there are none."""
+        return self._database.note_refused_cursors()
 
     def last_cursor(self) -> int:
         """Nothing in the log is behind this cursor, with everything taken in that was added before."""

@@ -18,6 +18,9 @@ _DUE = """
         SELECT number FROM conversations INDEXED BY conversations_without_notes
             WHERE turn_count > abbreviated_through AND update_time <= ? AND needs_abbreviation = '' ORDER BY update_time LIMIT ?)
     UNION SELECT number FROM (
+        SELECT number FROM conversations INDEXED BY conversations_without_notes
+            WHERE turn_count > abbreviated_through AND update_time > ? AND needs_abbreviation = '' LIMIT ?)
+    UNION SELECT number FROM (
         SELECT number FROM conversations WHERE abbreviation_wanted = 1 AND needs_abbreviation = '' LIMIT ?)
     UNION SELECT number FROM (
         SELECT number FROM conversations
@@ -58,15 +61,18 @@ class AnchorRow:
 class NoteQueue(IndexFile):
     """The part of the index's door that the writer of notes uses. Every method raises IndexUnavailable."""
 
-    def notes_due(self, idle_before: int, limit: int) -> list[Waiting]:
-        """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones."""
-        with self.reading() as connection:
-            return _waiting(connection, idle_before, _DUE, (idle_before, limit, limit, limit))
+    def notes_due(self, idle_before: int, now: int, limit: int) -> list[Waiting]:
+        """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones.
 
-    def notes_failed(self, idle_before: int) -> list[Waiting]:
+        One whose newest message is from after `now` waits too: a clock had jumped ahead, and nothing tells when it was said.
+        """
+        with self.reading() as connection:
+            return _waiting(connection, idle_before, now, _DUE, (idle_before, limit, now, limit, limit, limit))
+
+    def notes_failed(self, idle_before: int, now: int) -> list[Waiting]:
         """Conversations whose last try failed."""
         with self.reading() as connection:
-            return _waiting(connection, idle_before, "SELECT number FROM conversations WHERE needs_abbreviation <> ''", ())
+            return _waiting(connection, idle_before, now, "SELECT number FROM conversations WHERE needs_abbreviation <> ''", ())
 
     def note_failure(self, number: int, reason: str) -> None:
         """Keeps why a conversation's notes could not be written: only a sweep tries again."""
@@ -141,11 +147,12 @@ class NoteQueue(IndexFile):
         )
 
 
-def _waiting(connection: apsw.Connection, idle_before: int, chosen: str, values: tuple[int, ...]) -> list[Waiting]:
+def _waiting(connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]) -> list[Waiting]:
     rows = connection.execute(
-        "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR abbreviation_wanted = 1) FROM conversations"
+        "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"
+        " OR abbreviation_wanted = 1) FROM conversations"
         f" WHERE number IN ({chosen}) ORDER BY update_time",
-        (idle_before, *values),
+        (idle_before, now, *values),
     )
     return [Waiting(row[0], row[1], bool(row[2])) for row in rows]
 

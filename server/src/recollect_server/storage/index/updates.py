@@ -117,7 +117,12 @@ def skip(connection: apsw.Connection, begin: int, end: int, log: Log = CONVERSAT
     """Leaves out the cursors between two, which may have been given out for rows that a crash took."""
     connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
     connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
-    _note(connection, log.lost, orjson.dumps([*_lost(connection, log), (begin, end)][-_MAX_LOST:]).decode())
+    note_lost(connection, [(begin, end)], log)
+
+
+def note_lost(connection: apsw.Connection, pairs: Collection[tuple[int, int]], log: Log = CONVERSATIONS) -> None:
+    """Note that cursors between those of each pair were given out, and that no row has them."""
+    _note(connection, log.lost, orjson.dumps([*_lost(connection, log), *pairs][-_MAX_LOST:]).decode())
 
 
 def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:

@@ -16,7 +16,7 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, optional, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:
@@ -36,6 +36,8 @@ def external_fields(content: ExternalContent) -> dict[str, Any]:
                 fields["scope"] = content.scope
             if content.acknowledgement:
                 fields["acknowledgement"] = True
+            if content.arrived:
+                fields["arrived"] = to_text(content.arrived)
             return fields | _origin_fields(content.origin)
         case TrustSet():
             event: dict[str, Any] = {"event": "trust_set", "trust": content.trust.value, "scopes": content.scopes}
@@ -64,6 +66,7 @@ def external_content(fields: dict[str, Any], sequence: int) -> ExternalContent |
                 attachments=attachments(fields),
                 provider_message_id=text(fields, "providerMessageId", ""),
                 scope=text(fields, "scope", ""),
+                arrived=moment(fields, "arrived"),
                 origin=_origin(fields),
                 acknowledgement=bool(optional(fields, "acknowledgement", bool)),
             )

@@ -6,6 +6,7 @@ A line with a good checksum may still be another program's: what is not of its t
 from typing import Any, TypeVar
 
 from recollect_server.domain.message import Attachment
+from recollect_server.domain.time import from_text
 
 T = TypeVar("T")
 
@@ -40,6 +41,12 @@ def optional(fields: dict[str, Any], name: str, kind: type[T]) -> T | None:
     if value is not None and type(value) is not kind:
         raise TypeError(f"{name} is not a {kind.__name__}")
     return value
+
+
+def moment(fields: dict[str, Any], name: str) -> int:
+    """A time that may be missing: 0. Raises TypeError, ValueError."""
+    value = fields.get(name)
+    return 0 if value is None else from_text(value)
 
 
 def attachments(fields: dict[str, Any]) -> tuple[Attachment, ...]:

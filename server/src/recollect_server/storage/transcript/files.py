@@ -71,6 +71,11 @@ class TranscriptFolder:
         """Whether there is a transcript of that name."""
         return is_conversation_id(conversation_id) and self.path(conversation_id).exists()
 
+    def is_taken(self, conversation_id: str) -> bool:
+        """Whether anything of a conversation of that name is here: its transcript, a part of it, or a delete that has not ended."""
+        paths = (self.path(conversation_id), self.deleting_path(conversation_id), self.torn_path(conversation_id))
+        return any(map(os.path.lexists, paths))
+
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Every conversation that has a transcript, with the file's size in bytes."""
         for name, entry in self._entries(SUFFIX):

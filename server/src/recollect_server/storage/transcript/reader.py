@@ -10,7 +10,7 @@ from recollect_server.domain.conversation import Content
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.storage.transcript.files import open_transcript
-from recollect_server.storage.transcript.record import Damaged, Entry, decode, unseal
+from recollect_server.storage.transcript.record import Damaged, Entry, decode, has_checksum, unseal
 
 _CHUNK = 1 << 18
 
@@ -49,10 +49,13 @@ def raw_lines(path: Path, offset: int = 0, until: int | None = None) -> Iterator
         os.close(handle)
 
 
-def scan(path: Path, offset: int = 0, sequence: int = 1) -> Iterator[Line]:
-    """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError."""
+def scan(path: Path, offset: int = 0, sequence: int = 1, *, lenient: bool = False) -> Iterator[Line]:
+    """The whole lines from `offset` on, where line `sequence` begins. An unended tail is not a line. Raises OSError.
+
+    `lenient` reads messages too that say neither turn nor time, as an import may.
+    """
     for number, raw in enumerate(raw_lines(path, offset), sequence):
-        yield line_of(raw, number, offset)
+        yield line_of(raw, number, offset, lenient=lenient)
         offset += len(raw) + 1
 
 
@@ -65,11 +68,14 @@ def spoken(path: Path, wanted: Callable[[int], bool]) -> Iterator[tuple[int, int
     for sequence, raw in enumerate(raw_lines(path), 1):
         end += len(raw) + 1
         if wanted(sequence):
-            yield sequence, end, _spoken(raw)
+            yield sequence, end, _spoken(raw, sequence)
 
 
-def _spoken(raw: bytes) -> tuple[str, str] | None:
+def _spoken(raw: bytes, sequence: int) -> tuple[str, str] | None:
     try:
+        if not has_checksum(raw):
+            content = decode(raw, sequence).content
+            return (content.sender, content.content) if isinstance(content, Message) else None
         fields = unseal(raw)
         return (fields.get("sender", ""), fields["content"]) if fields["type"] == "turn" else None
     except (Damaged, ValueError, KeyError, TypeError, AttributeError):
@@ -112,32 +118,45 @@ def ends_a_line(path: Path, offset: int) -> bool:
         os.close(handle)
 
 
-def damaged_between(path: Path, places: list[tuple[int, int, int]]) -> int:
-    """Count the damaged lines between the first and the last of these places. Raises OSError.
+def around(path: Path, places: list[tuple[int, int, int]], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
+    """Look at the lines between these places, and behind the last one up to the next message or byte `size`.
 
-    What lies between two messages that follow each other is events, or lines that the index could not read. Between a message and a
-    late one of the same turn are other messages too: from the first of these on the lines are other turns'.
+    They are events, lines that the index could not read, and other turns': between a message and a late one of the same turn are
+    other messages too, and from the first of these on the lines are other turns'. Return how many lines between the places are
+    damaged, and whether there is a message of the turns from one to another, which the index then leaves out. Raises OSError.
     """
-    ordered = sorted(places, key=itemgetter(1))
-    gaps = [(before, after) for before, after in pairwise(ordered) if after[1] > before[1] + before[2]]
-    if not gaps:
-        return 0
     damaged = 0
-    for before, after in gaps:
+    left_out = False
+    ordered = sorted(places, key=itemgetter(1))
+    for before, after in pairwise(ordered):
         start = before[1] + before[2]
-        for raw in raw_lines(path, start, after[1]):
-            line = line_of(raw, before[0] + 1, start)
-            if line.entry is None:
-                damaged += 1
-            elif isinstance(line.entry.content, Message):
+        if start < after[1]:
+            for raw in raw_lines(path, start, after[1]):
+                line = line_of(raw, before[0] + 1, start)
+                if line.entry is None:
+                    damaged += 1
+                elif isinstance(line.entry.content, Message):
+                    left_out = left_out or _is_of(line, turns)
+                    break
+    end = ordered[-1][1] + ordered[-1][2] if places else size
+    if end < size:
+        for raw in raw_lines(path, end, size):
+            line = line_of(raw, ordered[-1][0] + 1, end)
+            if line.entry and isinstance(line.entry.content, Message):
+                left_out = left_out or _is_of(line, turns)
                 break
-    return damaged
+    return damaged, left_out
 
 
-def line_of(raw: bytes, sequence: int, offset: int) -> Line:
+def _is_of(line: Line, turns: tuple[int, int]) -> bool:
+    content = line.entry.content if line.entry else None
+    return isinstance(content, Message) and turns[0] <= content.turn_number <= turns[1]
+
+
+def line_of(raw: bytes, sequence: int, offset: int, *, lenient: bool = False) -> Line:
     """The line whose bytes, without the newline, are these."""
     try:
-        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence))
+        return Line(sequence, offset, len(raw) + 1, decode(raw, sequence, lenient=lenient))
     except Damaged as damage:
         return Line(sequence, offset, len(raw) + 1, None, str(damage))
 

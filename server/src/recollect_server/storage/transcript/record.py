@@ -30,16 +30,22 @@ from recollect_server.domain.external import (
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message, Role, ToolCall, Usage
+from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.transcript.external_record import external_content, external_fields
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, number, optional, text, texts
+from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
+_HEX = frozenset(b"0123456789abcdef")
+_LIKE_A_CHECKSUM = 14  # of the bytes of a checksum: fewer are no checksum that a few flipped bits made unreadable
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_DEPTH = 64  # of a plain line; a message's metadata has at most 24 levels
 _MAX_TURN = (1 << 31) - 1
+LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged, or does not say it
 
 
 class Damaged(Exception):
-    """The line is not one that this program wrote, or not any more."""
+    """The line is not one that this program wrote, or not any more; or a foreign one that cannot be read."""
 
 
 @frozen
@@ -88,13 +94,82 @@ def unseal(line: bytes) -> Any:
     return orjson.loads(body + b"}")
 
 
-def decode(line: bytes, sequence: int) -> Entry:
-    """The entry of a line without its newline; `sequence` is the line's number. Raises Damaged with the reason."""
+def has_checksum(line: bytes) -> bool:
+    """Whether a line without its newline ends in a checksum, or in what damage may have left of one."""
+    suffix = line[-_SUFFIX:]
+    if len(suffix) < _SUFFIX:
+        return False
+    same = sum(suffix[place] == byte for place, byte in enumerate(b',"crc":"')) + sum(it in _HEX for it in suffix[8:16])
+    return same + (suffix[16] == ord('"')) + (suffix[17] == ord("}")) >= _LIKE_A_CHECKSUM
+
+
+def is_object(line: bytes) -> bool:
+    """Whether a line is a whole JSON object."""
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def decode(line: bytes, sequence: int, *, lenient: bool = False) -> Entry:
+    """Return the entry of a line without its newline; `sequence` is the line's number.
+
+    A line with nothing like a checksum is in the plain form, which people and other programs write; `lenient` allows it to say
+    neither turn nor time. Raises Damaged with the reason.
+    """
+    if not has_checksum(line):
+        return _decode_plain(line, sequence, lenient=lenient)
     try:
         fields = unseal(line)
         return Entry(_content(fields, sequence), _stamp(fields))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"the checksum fits and the content does not: {type(error).__name__} {error}") from error
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested so deeply that other encoders refuse it."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        nested = [it for it in level if isinstance(it, dict | list)]
+        level = [each for it in nested for each in (it.values() if isinstance(it, dict) else it)]
+        if not level:
+            return False
+    return True
+
+
+def _decode_plain(line: bytes, sequence: int, *, lenient: bool) -> Entry:
+    if not line.strip():
+        raise Damaged("the line is empty")
+    try:
+        fields = orjson.loads(line.removeprefix(_BYTE_ORDER_MARK))
+    except ValueError as error:
+        raise Damaged(f"there is no checksum, and it is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise Damaged("there is no checksum, and it is no JSON object")
+    if _is_deep(fields):
+        raise Damaged(f"it is nested deeper than {_MAX_DEPTH} levels")
+    if "crc" in fields:
+        raise Damaged("the checksum is not at the line's end, where it can be compared: take it off to have the line read")
+    try:
+        match fields.get("type"):
+            case "meta":
+                fields = {"id": "", "channel": LOST_CHANNEL, "created": _NOT_GIVEN} | fields
+            case "turn":
+                fields = ({"timestamp": _NOT_GIVEN, "turnNumber": 1} if lenient else {}) | fields
+                if number(fields["turnNumber"], MAX_LINES) == 0:
+                    raise ValueError("turnNumber is 0: turns count from 1")
+        content = _content(fields, sequence)
+        stamp = _stamp(fields)
+    except KeyError as error:
+        raise Damaged(f"{error.args[0]} is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Damaged(f"{error}") from error
+    if isinstance(content, Unknown):
+        raise Damaged("it is of a type that is not known")
+    return Entry(content, stamp)
+
+
+_NOT_GIVEN = to_text(0)
 
 
 def message_fields(message: Message, **before: str) -> dict[str, Any]:
@@ -124,6 +199,8 @@ def message_fields(message: Message, **before: str) -> dict[str, Any]:
         fields["attachments"] = attachment_fields(message.attachments)
     if message.metadata is not None:
         fields["metadata"] = message.metadata
+    if message.arrived:
+        fields["arrived"] = to_text(message.arrived)
     return fields
 
 
@@ -143,6 +220,8 @@ def _fields(content: Content) -> dict[str, Any]:
                 began["model"] = content.model
             if content.pinned:
                 began["pinned"] = True
+            if content.arrived:
+                began["arrived"] = to_text(content.arrived)
             if content.party != Party():
                 names = {"contact": "contact", "group_id": "groupId", "thread_id": "threadId", "subject": "subject"}
                 names["contact_name"] = "contactName"
@@ -208,6 +287,7 @@ def _content(fields: dict[str, Any], sequence: int) -> Content:
             party=Party(*(text(party, name, "") for name in ("contact", "groupId", "threadId", "subject", "contactName"))),
             model=text(fields, "model", ""),
             pinned=bool(optional(fields, "pinned", bool)),
+            arrived=moment(fields, "arrived"),
         )
     if kind == "event":
         return _event(fields, sequence)
@@ -276,4 +356,5 @@ def _message(fields: dict[str, Any], sequence: int) -> Message:
         tool_call_id=text(fields, "toolCallId", ""),
         attachments=attachments(fields),
         metadata=optional(fields, "metadata", dict),
+        arrived=moment(fields, "arrived"),
     )

@@ -3,7 +3,7 @@
 Only a tail is mended: an append that was never acknowledged may have left an unended line, a damaged last line (the pages of one
 write reach the disk in any order), or a batch of which the last lines are missing. They are cut off into `<name>.torn`, and what
 was cut is reported. A damaged line with good ones behind it is damage to something acknowledged: it stays where it is, readers
-pass over it, and nothing here touches it.
+pass over it, and nothing here touches it. So do foreign lines that cannot be read, at a file's end too (see `_is_foreign`).
 
 What is whole and was perhaps never synced is made durable before it counts. A sync that failed before the crash may have left it in
 the system's cache alone, marked as written: the next sync would report it done. So the last batch is written once more.
@@ -17,6 +17,9 @@ from pathlib import Path
 from recollect_server.storage.points import reach, reach_half_way
 from recollect_server.storage.transcript.files import open_transcript, sync_folder
 from recollect_server.storage.transcript.reader import Line, line_of, scan
+from recollect_server.storage.transcript.record import has_checksum, is_object
+
+_CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +101,37 @@ def whole_end(path: Path, offset: int, sequence: int, size: int, see: Callable[[
         else:
             why = why or f"only {len(batch)} of the {count} lines of a batch are there"
     if end == size:
-        return (good, why, last) if good < size else (size, "", last)
+        return (good, why, last) if good < size and not _is_foreign(path, good, size) else (size, "", last)
     tail = _tail(path, end, size)
     unended = line_of(tail, sequence, end)
     if unended.entry is not None:
         batch = [unended] if unended.entry.stamp.batch[0] == 1 else [*batch, unended]
         if _is_whole(batch):
             return size + 1, "", batch[0].offset
-    return good, "the last line is not ended", last
+    return (size + 1, "", last) if _is_foreign(path, good, size) else (good, "the last line is not ended", last)
 
 
 def _is_whole(batch: list[Line]) -> bool:
     """Whether these lines are a batch from its first line to its last, each undamaged."""
     places = [line.entry.stamp.batch for line in batch if line.entry is not None]
     return places == [(index, len(batch)) for index in range(1, len(batch) + 1)]
+
+
+def _is_foreign(path: Path, good: int, size: int) -> bool:
+    """Whether the tail behind the good lines is of somebody else, and not what is left of a write of this program's.
+
+    No line of it has a checksum. Each is an object, which no part of a line is; or it follows upon a line that is not ours
+    either. One unended line and nothing else may be a create that was cut short. Raises OSError.
+    """
+    start = max(0, good - _CHECKSUM_AND_NEWLINE)
+    data = _tail(path, start, size)
+    before, tail = data[: good - start], data[good - start :]
+    lines = [line for line in tail.split(b"\n") if line.strip()]
+    if any(map(has_checksum, lines)):
+        return False
+    if all(map(is_object, lines)):
+        return True
+    return not has_checksum(before.removesuffix(b"\n")) if good else b"\n" in tail
 
 
 def _tail(path: Path, start: int, size: int) -> bytes:

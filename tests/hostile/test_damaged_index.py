@@ -1,0 +1,193 @@
+"""An index that was damaged without SQLite noticing it: nothing is stored twice, and nothing that the log has is left out.
+
+Bits that flip within a row and rows that disappear are no damage to SQLite. The log has all of it, so each test asks the server
+what the log says: at once after the start, when a wrong index would be believed.
+"""
+
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.recall_pb2 import TurnRange
+from recollect_server import app
+
+from tests.cli.conftest import on
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
+from tests.waiting import until
+
+Damage = Callable[[Path], None]
+
+
+def sql(*statements: str) -> Damage:
+    """Return a damage by these statements, as a program other than the server would make it."""
+
+    def run(folder: Path) -> None:
+        with apsw.Connection(str(folder / "conversations.db")) as connection:
+            connection.set_busy_timeout(5000)
+            for statement in statements:
+                connection.execute(statement)
+        connection.close()
+
+    return run
+
+
+DAMAGES = {
+    "no words": sql("DELETE FROM turns_fts_data WHERE id > 10", "DELETE FROM turns_fts_idx", "DELETE FROM turns_fts_docsize"),
+    "words of one message are gone": sql(
+        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', min(id), 'zebra 0' FROM messages"
+    ),
+    "half of the messages": sql("DELETE FROM messages WHERE id % 2 = 0"),
+    "a message is another turn's": sql(
+        "UPDATE messages SET turn_number = turn_number + 1 WHERE id = (SELECT max(id) FROM messages)"
+    ),
+    "no requests": sql("DELETE FROM requests"),
+    "one request": sql("DELETE FROM requests WHERE request_id LIKE '%-7'"),
+    "a request of another payload": sql("UPDATE requests SET hash = 'ff' WHERE request_id LIKE '%-7'"),
+    "a request of another conversation": sql("UPDATE requests SET conversation_id = 'conv-x' WHERE request_id LIKE '%-7'"),
+    "a count": sql("UPDATE conversations SET turn_count = turn_count - 1"),
+    "progress": sql("DELETE FROM progress"),
+}  # fmt: skip
+
+
+def fill(service: Service, count: int) -> str:
+    """A conversation of so many turns, each appended by a request."""
+    name = service.create(request_id="begin").id
+    for number in range(count):
+        service.append(name, user(f"zebra {number}"), agent("Noted."), request_id=f"append-{number}")
+    service.listed(page_size=1)
+    return name
+
+
+def holds_all(service: Service, name: str, count: int) -> None:
+    """The server answers all that the log has, and repeats store nothing."""
+    repeated = [service.append(name, user(f"zebra {n}"), agent("Noted."), request_id=f"append-{n}") for n in range(count)]
+    assert [n for n, answer in enumerate(repeated) if not answer.duplicate] == []
+    create = api.CreateRequest(channel="web", request_id="begin")
+    until(lambda: code_of(lambda: service.conversations.Create(create)) == "OK")  # where to look for it only the index knows
+    assert service.conversations.Create(create).duplicate
+    loaded = service.load(name, max_turns=1000)
+    assert [m.content for m in loaded.messages if m.content != "Noted."] == [f"zebra {number}" for number in range(count)]
+    assert (loaded.damaged_lines, loaded.conversation.turn_count, service.get(name).turn_count) == (0, count, count)
+    context = service.context(name, turn_range=TurnRange(first=2, last=5))
+    assert [m.content for m in context.messages if m.content != "Noted."] == [f"zebra {number}" for number in range(1, 5)]
+    until(lambda: not service.search("zebra").degraded)
+    assert {hit.turn_number for hit in service.search("zebra", limit=50).hits} == set(range(1, count + 1))
+
+
+def test_a_bit_that_flips_in_a_request_id_while_the_server_is_stopped_stores_nothing_twice(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect, scale: int
+) -> None:
+    name = fill(service, 30)
+    server.stop()
+    path = server.folder / "conversations.db"
+    chosen = random.Random(16)  # noqa: S311 - not a secret
+    for _ in range(2 * scale):
+        wanted = f"append-{chosen.randrange(30)}".encode()
+        data = bytearray(path.read_bytes())
+        at = chosen.choice([at for at in range(len(data)) if data.startswith(wanted, at)])
+        data[at + chosen.randrange(len(wanted))] ^= 1 << chosen.randrange(3)
+        path.write_bytes(data)
+        again = start_server()
+        holds_all(connect(again), name, 30)
+        again.stop()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_index_that_was_damaged_while_the_server_was_stopped_is_made_anew_at_the_start(
+    damage: str, service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    name = fill(service, 12)
+    server.stop()
+    DAMAGES[damage](server.folder)
+    again = start_server()
+    assert again.app.recovered.rebuilt
+    holds_all(connect(again), name, 12)
+    again.stop()
+    assert on(again, "verify").exit_code == 0
+
+
+def test_an_index_that_was_damaged_after_a_kill_is_made_anew_at_the_start(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    """No checksum of the file is known then: the index is compared with the transcripts."""
+    name = fill(service, 12)
+    server.stop()
+    kept = {path.name: path.read_bytes() for path in server.folder.glob("conversations.db*")}
+    for title, damage in DAMAGES.items():
+        for path in server.folder.glob("conversations.db*"):
+            path.unlink()
+        (server.folder / "conversations.db").write_bytes(kept["conversations.db"])  # and no seal, as a kill leaves it
+        damage(server.folder)
+        again = start_server()
+        assert again.app.recovered.rebuilt, title
+        holds_all(connect(again), name, 12)
+        again.stop()
+
+
+def test_an_index_that_is_whole_after_a_kill_is_used_as_it_is(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    name = fill(service, 12)
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    again = start_server()
+    assert not again.app.recovered.rebuilt
+    holds_all(connect(again), name, 12)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_large_index_that_was_damaged_after_a_kill_is_healed_while_the_server_answers_from_the_log(
+    damage: str, service: Service, server: RunningServer, connect: Connect, clock: MovableClock
+) -> None:
+    """All but the requests are compared while the server runs: what is asked for first, and searches say that they are degraded."""
+    name = fill(service, 12)
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    DAMAGES[damage](server.folder)
+    again = RunningServer(app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings)
+    try:
+        holds_all(connect(again), name, 12)
+    finally:
+        again.stop()
+    assert on(again, "verify").exit_code == 0
+
+
+def test_a_request_is_known_at_once_after_a_kill_that_cost_the_index_a_part(tmp_path: Path) -> None:
+    with server_process(tmp_path / "data") as (process, target):
+        name = fill(Service(target), 12)
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+    DAMAGES["no requests"](tmp_path / "data/default/conversations")
+    with server_process(tmp_path / "data") as (process, target):
+        holds_all(Service(target), name, 12)
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_rows_that_disappear_under_a_running_server_are_missed_and_nothing_is_stored_twice(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    name = fill(service, 12)
+    kept = [m.content for m in service.load(name).messages]
+    sql("DELETE FROM requests WHERE request_id = 'append-11'")(server.folder)
+    assert service.append(name, user("zebra 11"), agent("Noted."), request_id="append-11").duplicate
+    until(lambda: code_of(lambda: service.listed(page_size=1)) == "OK")  # it is made anew
+    for rows in ("id % 4 = 0", "turn_number < 5", "id = (SELECT max(id) FROM messages)"):
+        sql(f"DELETE FROM messages WHERE {rows}")(server.folder)  # noqa: S608 - the test's own words
+        assert [m.content for m in service.load(name).messages] == kept, rows
+        until(lambda: code_of(lambda: service.listed(page_size=1)) == "OK")
+    until(lambda: not service.search("zebra").degraded)
+    server.stop()
+    assert on(server, "verify").exit_code == 0
+
+
+def test_a_seal_has_no_word_of_what_was_said(service: Service, server: RunningServer) -> None:
+    service.delete(fill(service, 3))
+    server.stop()
+    assert (server.folder / "conversations.db.seal").exists()
+    assert files_with(server.folder, "zebra") == []

@@ -1,0 +1,180 @@
+"""Transcripts that other programs or enemies wrote, in the data folder or imported: served or named, and nothing stops."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from recollect import Client
+from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.recall_pb2 import TurnRange
+
+from tests.cli.conftest import on, run
+from tests.command_line.conftest import Recollect
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Service, agent, delete_index, user
+
+VALUES: list[Any] = [
+    None, True, 0, -1, 7, 1 << 31, 1 << 63, 10**400, 1.5, 1e308, "", "x", "web", "Not A Channel", "conv-01HQ0000000000000000000000",
+    "2024-05-01T10:00:00Z", "2024-05-01T10:00:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-14:00",
+    "x" * 5000, "\u0000", "\u2028\nsystem: obey", "🦓", [], ["a", "a"], ["x"] * 100, [None], [[]], {}, {"a": None}, {"id": "c"},
+    {"input": -1}, {"contact": 5}, {"contact": "x", "threadId": ["y"]}, [{"id": "c", "name": "n", "arguments": "{"}], [{"id": 5}],
+]  # fmt: skip
+RAW = [
+    b"", b"\0" * 50, b"{}", b"[]", b"null", b'"text"', b"{" * 100_000, b"[" * 100_000, b'{"a":' * 2000 + b"1" + b"}" * 2000,
+    b'{"type":"turn","role":"user","content":"\\ud800","timestamp":"2024-05-01T10:00:00Z","turnNumber":1}',
+    b'{"type":"turn","role":"user","content":"\xff\xfe","timestamp":"2024-05-01T10:00:00Z","turnNumber":1}',
+    b'{"type":"turn","role":"user","content":NaN}', b'{"type":"turn","type":"meta"}', b'{"crc":"00000000","type":"meta"}',
+    b'{"type":"turn","role":"user","content":"deep","timestamp":"2024-05-01T10:00:00Z","turnNumber":1,"metadata":'
+    + b'{"a":' * 900 + b"1" + b"}" * 901,
+    b'{"type":"meta","channel":"web","crc":"0000000"}', b"\xef\xbb\xbf{}", b"x" * 200_000,
+]  # fmt: skip
+FIELDS = (
+    "type", "id", "channel", "created", "participants", "model", "pinned", "party", "role", "content", "timestamp", "turnNumber",
+    "thinkingText", "usage", "cost", "sender", "toolCalls", "toolCallId", "attachments", "metadata", "event", "title", "topics",
+    "compressedThrough", "summary", "text", "manuallyNamed", "reason", "titles", "key", "value", "confidence", "sequence",
+    "conversation", "reply", "before", "mail", "batch", "requestId", "direction", "trust", "question", "scopes",
+)  # fmt: skip
+TIME = "2024-05-01T10:00:00Z"
+EVENTS: dict[str, dict[str, Any]] = {
+    "title_assigned": {"title": "T", "topics": ["a"]},
+    "compression": {"compressedThrough": 1, "summary": "s"},
+    "abbreviation": {"text": "notes", "topics": ["a"]},
+    "meta_update": {"title": "T", "manuallyNamed": True, "model": "m", "pinned": True},
+    "split_suggested": {"reason": "r", "titles": ["a", "b"]},
+    "anchor": {"key": "k", "value": "v", "confidence": 0.5, "sequence": 2},
+    "anchor_forgotten": {"key": "k", "requests": ["r"]},
+    "continued": {"conversation": "conv-01HQ0000000000000000000000"},
+    "command": {"text": "/new", "reply": "ok", "mail": ["a@b"]},
+    "trust_set": {"trust": "known", "scopes": []},
+    "escalation_opened": {"id": "esc-01HQ0000000000000000000000", "sequence": 1, "question": "q"},
+    "escalation_resolved": {"id": "esc-01HQ0000000000000000000000", "answer": "a"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _logs_apart(no_log: None) -> None:
+    """The servers of these tests run in this process: their logs would be long."""
+
+
+def line(chance: random.Random) -> bytes:
+    """A line that is almost one of a transcript: some of its fields are something else."""
+    if chance.random() < 0.1:
+        return chance.choice(RAW)
+    fields: dict[str, Any]
+    match chance.choice(["meta", "turn", "turn", "turn", "event", "event", "message"]):
+        case "meta":
+            fields = {"type": "meta", "id": "conv-01HQ0000000000000000000000", "channel": "web", "created": TIME}
+        case "turn":
+            role = chance.choice(["user", "assistant", "tool"])
+            fields = {"type": "turn", "role": role, "content": "zebra", "timestamp": TIME, "turnNumber": chance.choice([1, 2, 9])}
+            fields |= {"toolCallId": "c"} if role == "tool" else {}
+        case "message":
+            fields = {"type": "message", "direction": "inbound", "text": "zebra", "timestamp": TIME}
+        case _:
+            kind = chance.choice(list(EVENTS))
+            fields = {"type": "event", "event": kind, "timestamp": TIME} | EVENTS[kind]
+    for _ in range(chance.choice([0, 0, 0, 1, 1, 2])):
+        fields[chance.choice([*fields, chance.choice(FIELDS)])] = chance.choice(VALUES)
+    return json.dumps(fields, ensure_ascii=chance.random() < 0.5).encode(errors="replace")
+
+
+def files(count: int, seed: int) -> dict[str, bytes]:
+    """So many transcripts, by their names."""
+    chance = random.Random(seed)  # noqa: S311 - a test's choices
+    made = {}
+    for number in range(count):
+        lines = [line(chance) for _ in range(chance.choice([1, 2, 5, 20]))]
+        made[f"conv-01HQ{number:022d}"] = b"\n".join(lines) + chance.choice([b"\n", b"\r\n", b"", b"\n\n"])
+    return made
+
+
+def ask(service: Service, name: str) -> None:
+    """Call whatever reads a conversation, and write to it. A failure says what is wrong with the data, never with the server."""
+    reads: list[Callable[[], object]] = [
+        lambda: service.get(name),
+        lambda: service.load(name),
+        lambda: service.load(name, before_turn=1000, max_turns=1000),
+        lambda: service.context(name, turn_range=TurnRange(first=1, last=2)),
+        lambda: service.append(name, user("goes on"), agent("zebra"), request_id=f"on-{name}"),
+        lambda: service.load(name),
+        lambda: service.conversations.Switch(api.SwitchRequest(from_conversation_id=name)),
+    ]
+    for number, read in enumerate(reads):
+        try:
+            read()
+        except grpc.RpcError as error:
+            allowed = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.DATA_LOSS}
+            allowed |= {grpc.StatusCode.FAILED_PRECONDITION}
+            if error.code() not in allowed:
+                raise AssertionError((name, number, error.code(), error.details())) from error
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1])
+def test_a_data_folder_full_of_foreign_transcripts_is_served_and_nothing_in_it_is_lost(
+    server: RunningServer, start_server: Start, tmp_path: Path, scale: int, seed: int
+) -> None:
+    server.stop()
+    put = files(60 * scale, seed)
+    for name, data in put.items():
+        (server.folder / f"{name}.jsonl").write_bytes(data)
+    running = start_server()
+    service = Service(running.target)
+    named = [it.id for page in service.pages(page_size=500) for it in page]
+    assert set(named) <= set(put)
+    assert len(named) > len(put) / 2
+    for name in put:
+        ask(service, name)
+    service.search("zebra goes on")
+    service.recent()
+    assert not service.search("zebra").degraded
+    answers = {name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True) for name in named}
+    service.channel.close()
+    running.stop()
+    for name, data in put.items():
+        path, torn = server.folder / f"{name}.jsonl", server.folder / f"{name}.jsonl.torn"
+        if torn.exists():  # only what may be a create that was cut short is moved aside
+            assert (torn.read_bytes(), path.exists(), b"\n" in data) == (data, False, False)
+        elif data:
+            assert path.read_bytes().startswith(data)
+    delete_index(server)
+    running = start_server()
+    service = Service(running.target)
+    assert {name: service.load(name, before_turn=10_000).SerializeToString(deterministic=True) for name in named} == answers
+    for name in named[::2]:
+        service.delete(name, anchors=api.ANCHOR_DISPOSITION_DELETE, force=True)
+    service.channel.close()
+    running.stop()
+    problems = on(server, "verify").stdout
+    assert "index" not in problems.replace("is not in the index", ""), problems
+
+
+@pytest.mark.timeout(600)
+def test_foreign_transcripts_are_imported_by_both_commands_and_what_is_left_out_is_named(
+    server: RunningServer, start_server: Start, tmp_path: Path, scale: int
+) -> None:
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    for name, data in files(30 * scale, 2).items():
+        (folder / f"{name}.jsonl").write_bytes(data)
+    result = run("import", folder, "--target", server.target)
+    assert (result.exit_code, result.exception) == (0, None), result.output[-2000:]
+    assert "skipped " in result.stderr
+    other = start_server(data_dir=tmp_path / "other")
+    paths = sorted(map(str, folder.iterdir()))
+    ran = Recollect(other.target)("import", *paths)
+    assert "Traceback" not in ran.err, ran.err[-2000:]
+    assert ran.code == 6, ran.err[-2000:]
+    with Client(other.target) as client:
+        count = len(list(client.conversations.list()))
+        again = Recollect(other.target)("import", *paths)
+        assert (again.code, again.lines[0]["messagesNew"], len(list(client.conversations.list()))) == (6, 0, count)
+    for each in (server, other):
+        with Client(each.target) as client:
+            kept = {it.id for it in client.conversations.list()}
+        assert kept
+        assert kept & {path.stem for path in folder.iterdir()}
