@@ -86,7 +86,9 @@ def test_it_takes_the_place_of_the_one_that_was_pinned_there(post: Post) -> None
 
 def test_a_repeated_create_begins_one_and_takes_no_place_back(post: Post) -> None:
     def create() -> str:
-        return post.create("whatsapp", party=Party(contact=ALEX), pinned=True, request_id="first-1").id
+        return post.create(
+            "whatsapp", party=Party(contact=ALEX), pinned=True, messages=[agent("Good morning!")], request_id="first-1"
+        ).id
 
     name = create()
     assert create() == name
