@@ -4,10 +4,11 @@ import random
 from collections.abc import Callable
 
 import pytest
+from recollect.v1.message_pb2 import ToolCall
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import UNKNOWN, Connect, Service, agent, delete_index, failure_of, transcript, user
+from tests.server.conftest import UNKNOWN, Connect, Service, agent, delete_index, failure_of, tool, transcript, user
 
 Damage = Callable[[bytes], bytes]
 """What becomes of a line, newline included."""
@@ -95,6 +96,25 @@ def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
     assert path.read_bytes().startswith(damaged)
     assert not list(server.folder.glob("*.torn"))
     assert again.load(other).damaged_lines == 0
+
+
+@pytest.mark.timeout(60)
+def test_a_result_joins_a_turn_whose_user_message_is_damaged(
+    service: Service, server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    conversation_id = service.told("one")
+    service.append(conversation_id, user("two"), agent("", tool_calls=[ToolCall(id="call", name="look")]))
+    server.stop()
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = flipped(lines[2])
+    path.write_bytes(b"".join(lines))
+    again = connect(start_server())
+    # The append reads the turn under the conversation's lock, and the gap makes the server compare index and transcript.
+    stored = again.append(conversation_id, tool("call", "found it"), agent("Done."))
+    assert [message.turn_number for message in stored.messages] == [2, 2]
+    loaded = again.load(conversation_id)
+    assert (loaded.damaged_lines, loaded.messages[-1].content) == (1, "Done.")
 
 
 def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(

@@ -401,7 +401,7 @@ class Conversations:
     def _calls_of(self, head: Head, turn: int) -> dict[str, bool]:
         """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
-        written = turns_of(self._space, head, turn, turn).messages
+        written = turns_of(self._space, head, turn, turn, is_locked=True).messages
         for message in [*written, *(m for m in self._space.held(head.conversation.id) if m.turn_number == turn)]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:

@@ -5,6 +5,7 @@ Read from the transcript each time, with the index only saying where; without th
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -179,13 +180,17 @@ def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, m
     return Turns(messages, damaged), more
 
 
-def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0) -> Turns:
-    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least."""
+def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0, *, is_locked: bool = False) -> Turns:
+    """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least.
+
+    `is_locked`: the caller holds the conversation's lock.
+    """
     if head.indexed and head.number is not None:
         try:
             found = space.index.turn_places(head.number, first, last)
             places = newest_within(found, max_bytes)
-            return read_turns(space, head, places, first if len(places) == len(found) else None, last)
+            opening = first if len(places) == len(found) else None
+            return read_turns(space, head, places, opening, last, is_locked=is_locked)
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
     newest = _Kept(max_bytes or sys.maxsize, newest=True)
@@ -226,12 +231,14 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
     return next((message for message in _all_messages(space, head)[0] if message.sequence == sequence), None)
 
 
-def read_turns(space: Space, head: Head, places: list[Place], first: int | None, last: int | None) -> Turns:
+def read_turns(
+    space: Space, head: Head, places: list[Place], first: int | None, last: int | None, *, is_locked: bool = False
+) -> Turns:
     """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
 
     They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None: before it). Where a message seems
-    to be left out the conversation is compared with its transcript. Raises IndexUnavailable if the index is wrong, or did not take
-    in what was acknowledged; StorageUnavailable.
+    to be left out the conversation is compared with its transcript, under its lock, which the caller holds if `is_locked`. Raises
+    IndexUnavailable if the index is wrong, or did not take in what was acknowledged; StorageUnavailable.
     """
     turns = read_places(space, head.conversation.id, places)
     if turns.messages:
@@ -250,7 +257,7 @@ def read_turns(space: Space, head: Head, places: list[Place], first: int | None,
         raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     _check_taken_in(space, head)
     if left_out or not seems_whole:
-        with space.locks.hold(head.conversation.id):
+        with nullcontext() if is_locked else space.locks.hold(head.conversation.id):
             space.compare(head.conversation.id)
     return Turns(turns.messages, turns.damaged + damaged)
 
