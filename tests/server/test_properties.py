@@ -102,6 +102,15 @@ def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data
                 decode(damaged, 9)
 
 
+@given(ENTRIES)
+@settings(max_examples=20)
+def test_a_line_whose_checksum_lost_any_byte_is_damaged(entry: Entry) -> None:
+    line = encode(entry)[:-1]
+    for place in range(len(line) - len(b',"crc":"00000000"}'), len(line)):
+        with pytest.raises(Damaged):
+            decode(line[:place] + line[place + 1 :], 9)
+
+
 @given(st.binary(max_size=200))
 @settings(max_examples=300)
 def test_any_bytes_are_a_line_or_damaged(data: bytes) -> None:
@@ -272,7 +281,7 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
 @settings(max_examples=50)
 def test_durations_are_numbers_with_a_unit(number: int, unit: str) -> None:
-    assert Settings.load(None, {"shutdown_grace": f"{number}{unit}"}).shutdown_grace == timedelta(seconds=number * UNITS[unit])
+    assert Settings.load(None, {"idle_timeout": f"{number}{unit}"}).idle_timeout == timedelta(seconds=number * UNITS[unit])
 
 
 @given(TEXT)

@@ -38,6 +38,7 @@ from recollect_server.storage.transcript.fields import attachment_fields, attach
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
 _LIKE_A_CHECKSUM = 14  # of the bytes of a checksum: fewer are no checksum that a few flipped bits made unreadable
+_CHECKSUM_NAMES = frozenset({"crc", "cr", "cc", "rc"})  # and what a lost byte leaves of the name: its line is still JSON
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_DEPTH = 64  # of a plain line; a message's metadata has at most 24 levels
 _MAX_TURN = (1 << 31) - 1
@@ -148,7 +149,7 @@ def _decode_plain(line: bytes, sequence: int, *, lenient: bool) -> Entry:
         raise Damaged("there is no checksum, and it is no JSON object")
     if _is_deep(fields):
         raise Damaged(f"it is nested deeper than {_MAX_DEPTH} levels")
-    if "crc" in fields:
+    if not _CHECKSUM_NAMES.isdisjoint(fields):
         raise Damaged("the checksum is not at the line's end, where it can be compared: take it off to have the line read")
     try:
         match fields.get("type"):
