@@ -92,6 +92,7 @@ def test_nothing_but_what_the_design_names_lies_in_the_folder(service: Service, 
     assert sorted(str(path.relative_to(server.data_dir)) for path in server.data_dir.rglob("*") if path.is_file()) == [
         f"default/conversations/{conversation_id}.jsonl",
         "default/conversations/conversations.db",
+        "default/conversations/conversations.db.seal",
         "recollect.lock",
     ]
 

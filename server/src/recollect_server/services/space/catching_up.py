@@ -53,9 +53,11 @@ def mend_whole(folder: TranscriptFolder, conversation_id: str) -> Mended:
     """Mends a transcript's tail before anything of it is indexed, ahead of `catch_up`, many at once. Raises OSError."""
     path = folder.path(conversation_id)
     lines: list[Line] = []
-    keeps = path.stat().st_size <= _MAX_KEPT
-    torn = mend(path, folder.torn_path(conversation_id), see=lines.append if keeps else None)
-    return Mended(torn, lines if keeps and torn is None else None)
+    size = path.stat().st_size
+    torn = mend(path, folder.torn_path(conversation_id), see=lines.append if size <= _MAX_KEPT else None)
+    # A last line that was not ended is not among them, though it may have got its newline back.
+    is_read = torn is None and bool(lines) and lines[-1].end == size
+    return Mended(torn, lines if is_read else None)
 
 
 class IndexAhead(IndexUnavailable):
