@@ -7,6 +7,7 @@ from threading import Event, Thread
 from typing import Any
 
 import apsw
+import grpc
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
@@ -169,7 +170,15 @@ def test_what_an_index_said_that_was_lost_is_asked_of_the_next(start_server: Sta
     assert home(post.mail("Which tiles?", "<b@mail>", "<a@mail>")) != first  # as the index says
     (server.folder / NAME).unlink()
     more = count()
-    until(lambda: home(post.mail("Red ones?", f"<{next(more)}@mail>", "<a@mail>")) == first)
+
+    def goes_home() -> bool:
+        try:
+            return home(post.mail("Red ones?", f"<{next(more)}@mail>", "<a@mail>")) == first
+        except grpc.RpcError as error:  # while the index is made anew
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            return False
+
+    until(goes_home)
 
 
 def test_a_new_index_is_asked_once_it_has_taken_in_all(monkeypatch: pytest.MonkeyPatch, start_server: Start, reach: Reach) -> None:

@@ -157,8 +157,10 @@ def as_before(path: Path) -> None:
         columns = ", ".join(str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({table})"))
         connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names from above
         connection.execute(f"INSERT INTO main.{table}({columns}) SELECT {columns} FROM now.{table}")  # noqa: S608
+    connection.execute("DELETE FROM identity WHERE name = 'inode'")
     connection.close()
     before.replace(path)
+    path.with_name(f"{path.name}.seal").unlink()  # the version before made none
 
 
 @pytest.mark.parametrize(

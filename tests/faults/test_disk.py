@@ -158,7 +158,7 @@ def test_a_disk_that_turns_read_only_refuses_writes_and_answers_reads(tmp_path: 
 
 
 def test_a_limit_on_the_size_of_files_is_said_and_the_short_conversations_go_on(tmp_path: Path) -> None:
-    before = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))"
+    before = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, 800_000))"
     with served(tmp_path / "data", before=before) as (service, process):
         long, short = service.told("one"), service.told("zebra")
         texts = ["one"]

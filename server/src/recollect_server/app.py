@@ -197,7 +197,7 @@ def start(
             space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close, IndexKeeper(space).stop)
+        stops += (space.close_index, writer.close)
         communications = CommunicationStore(space)
         external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
@@ -264,6 +264,7 @@ def start(
             ),
             degraded={"RecallService": recall.degraded},
         )
+        stops.append(IndexKeeper(space).stop)  # only now: it may give the index up, which all before read or listen to
         if meaning.on:
             workers = Workers(settings.embedding_threads)
             stops += (workers.stop, EmbedderJob(Embedding(space, meaning, workers)).stop)

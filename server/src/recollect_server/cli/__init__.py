@@ -6,6 +6,7 @@ and `health` call a running server as any client does: `remote` reaches it, `rec
 """
 
 import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -27,7 +28,8 @@ class _Commands(click.Group):
     """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of files that are no UTF-8."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # the stream of the interpreter
+        if isinstance(sys.stdout, TextIOWrapper):  # None where it was closed before the start
+            sys.stdout.reconfigure(errors="backslashreplace")
         with said_plainly():
             return super().invoke(ctx)
 
