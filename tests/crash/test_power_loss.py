@@ -18,6 +18,8 @@ from tests.crash.power import FOLDER, Life, memory_folder, note, power_losses
 
 LOSSES = 1000
 
+pytestmark = pytest.mark.timeout(600)  # a start for each loss
+
 
 def test_after_a_power_failure_all_that_was_acknowledged_is_there_once_and_whole() -> None:
     with memory_folder() as folder:

@@ -119,7 +119,11 @@ class Story(RuleBasedStateMachine):
     @rule(word=st.sampled_from(WORDS))
     def search(self, word: str) -> None:
         answer = self._client.recall.search(word, limit=100)
-        expected = {name for name, known in self._known.items() if any(text.startswith(word) for _, text in known.messages)}
+        expected = {
+            name
+            for name, known in self._known.items()
+            if known.title == word or any(text.startswith(word) for _, text in known.messages)
+        }
         assert {result.conversation_id for result in answer.results} == expected
         assert answer.total_matches == len(expected)
 
