@@ -5,8 +5,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from recollect_server.domain.context import Context
 from recollect_server.domain.message import Message, Role, ToolCall
 from recollect_server.domain.text import one_line, quoted
+from recollect_server.domain.time import to_text
 
 _ROLES = frozenset(["agent", "ai", "assistant", "bot", "developer", "function", "human", "model", "system", "tool", "user", "you"])
 """Words that a model may read as the name of a role."""
@@ -54,6 +56,23 @@ def steps(messages: Sequence[Message]) -> Iterator[Step]:
             text = f"{speaker(message.sender, message.role)}: {text}"
         if text or calls:
             yield Step(message.role, text, tuple(calls))
+
+
+def days_text(times: tuple[int, int]) -> str:
+    """Return the day, or the first and the last day, of two times."""
+    first, last = (to_text(time)[:10] for time in times)
+    return first if first == last else f"{first} to {last}"
+
+
+def turns_text(turns: tuple[int, int]) -> str:
+    """Return the first and the last turn of a range."""
+    return f"{turns[0]}-{turns[1]}" if turns[0] != turns[1] else str(turns[0])
+
+
+def condensed_text(context: Context) -> str:
+    """Return how many messages the summary stands for; empty where that is not known."""
+    count = context.condensed
+    return f"{count} earlier message{'s' if count != 1 else ''} condensed" if count else ""
 
 
 def speaker(sender: str, role: str) -> str:

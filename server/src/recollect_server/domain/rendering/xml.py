@@ -4,8 +4,9 @@ import re
 from xml.sax.saxutils import escape, quoteattr
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.context import Candidate, Context, GroupMessage
+from recollect_server.domain.context import Context, GroupMessage, Source
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.rendering.spoken import condensed_text, days_text, turns_text
 from recollect_server.domain.text import one_line
 from recollect_server.domain.time import to_text
 
@@ -34,8 +35,8 @@ def text(value: str) -> str:
 def _about(context: Context) -> list[str]:
     return [
         _element("anchors", [_anchor(anchor) for anchor in context.anchors]),
-        f"<summary>{text(context.summary)}</summary>" if context.summary else "",
-        _element("recalled", [_recalled(context, candidate) for candidate in context.cold.packed]),
+        f"<summary{_attributes(note=condensed_text(context))}>{text(context.summary)}</summary>" if context.summary else "",
+        _element("recalled", [_source(source) for source in context.sources]),
         _element("group", [_group_message(it) for it in context.group], trust="none", note=_UNTRUSTED),
     ]
 
@@ -62,9 +63,25 @@ def _group_message(it: GroupMessage) -> str:
     return f"<written{attributes}>{''.join(parts)}</written>"
 
 
-def _recalled(context: Context, candidate: Candidate) -> str:
-    name = context.names.get(candidate.conversation_id, "")
-    return _message(candidate.message, conversation=candidate.conversation_id, title=name)
+def _source(source: Source) -> str:
+    """One source: its title, date and place once, then its messages, each with its turn."""
+    turns = source.turns
+    parts = [f"<session_summary>{text(source.abbreviation)}</session_summary>"] if source.abbreviation else []
+    parts += [_recalled(it.message) for it in source.messages]
+    return _element(
+        "source",
+        parts,
+        place="earlier in this conversation" if source.is_own else "" if turns else "the conversation before this one",
+        conversation="" if source.is_own else source.conversation_id,
+        title="" if source.is_own else source.about.title,
+        date=days_text(source.times),
+        turns=turns_text(turns) if turns else "",
+    )
+
+
+def _recalled(message: Message) -> str:
+    attributes = _attributes(turn=message.turn_number, role=message.role.value, sender=message.sender)
+    return f"<message{attributes}>{_inside(message)}</message>"
 
 
 def _message(message: Message, **more: str) -> str:
@@ -76,7 +93,11 @@ def _message(message: Message, **more: str) -> str:
         time=to_text(message.timestamp),
         call=message.tool_call_id if message.role is Role.TOOL else "",
     )
+    return f"<message{attributes}>{_inside(message)}</message>"
+
+
+def _inside(message: Message) -> str:
     parts = [text(message.content)] if message.content else []
     parts += [f"<call{_attributes(id=call.id, name=call.name)}>{text(call.arguments)}</call>" for call in message.tool_calls]
     parts += [f"<attachment{_attributes(type=file.media_type, uri=file.uri)}/>" for file in message.attachments]
-    return f"<message{attributes}>{''.join(parts)}</message>"
+    return "".join(parts)

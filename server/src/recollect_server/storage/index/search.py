@@ -26,8 +26,8 @@ class Scope:
     conversations: Filter = field(default_factory=Filter)
     start: int | None = None
     end: int | None = None
-    without: int | None = None
-    """The number of a conversation that is left out."""
+    hidden: frozenset[int] = frozenset()
+    """Messages, by id, that are not found themselves; what stands beside them is still judged by them."""
 
     @property
     def timed(self) -> bool:
@@ -147,9 +147,6 @@ def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
     if where != "1":
         parts.append(f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})")
         values += more
-    if scope.without is not None:
-        parts.append("turns_fts.rowid NOT BETWEEN ? AND ?")
-        values += id_range(scope.without)
     return parts, values
 
 
