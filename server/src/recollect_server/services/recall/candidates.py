@@ -15,6 +15,7 @@ from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.message_ids import number_of
 from recollect_server.domain.ranking import conversation_bm25, highest
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.sections import Counts, by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
@@ -83,7 +84,9 @@ def gather(
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, query, scope, within)
     deadline.check()
-    numbers, whole, noted = _by_all_words(index, terms, scope, within)
+    counts = [index.conversation_counts(term) for term in terms]
+    deadline.check()
+    numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
     keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
     deadline.check()
@@ -102,7 +105,9 @@ def gather(
     of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
     now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
     deadline.check()
-    fused = fuse(Question(query, now), of_messages, of_conversations)
+    sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
+    deadline.check()
+    fused = fuse(Question(query, now), of_messages, of_conversations, sections)
     scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)
     total = len(numbers) + int(others.sum())
@@ -150,14 +155,14 @@ def _scans(
 
 
 def _by_all_words(
-    index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None
+    index: Index, terms: list[Term], counts: Counts, scope: Scope, within: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], Array, set[int]]:
     """Return the conversations in the scope that have any of the words in their messages or their notes, with BM25 of all their
     words, to which that of their notes is added; and which of them have any in their notes.
     """
     if not terms:
         return np.zeros(0, np.int64), np.zeros(0), set()
-    numbers, scores = conversation_bm25((index.conversation_counts(term) for term in terms), *index.lengths())
+    numbers, scores = conversation_bm25(counts, *index.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = index.numbers_with(terms, scope) if scope.timed else within
     if allowed is not None:
