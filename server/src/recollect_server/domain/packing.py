@@ -61,9 +61,6 @@ def pack_warm(candidates: Sequence[Candidate], budget: int, reserved: int = 0) -
 
 Turn = list[Candidate]
 """Messages of one turn, in reading order."""
-FURTHER = 0.45
-"""A turn that scores less than this share of the best one is not recalled. What lies below costs more tokens than it is worth: of
-LoCoMo's questions 1 to 2 % more have their gold in a context with twice as many tokens (`bench/context.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +73,6 @@ class Recalling:
     """Sources, at the most."""
     share: float = 0.5
     """What one other conversation may have of the budget until all had a turn."""
-
-    def least(self, best: float) -> float:
-        """Return the score that a turn must reach beside the best one."""
-        return max(self.threshold, FURTHER * best)
 
 
 def pack_cold(turns: Sequence[Turn], budget: int, rules: Recalling, about: Mapping[str, About], own: str = "") -> Packed:

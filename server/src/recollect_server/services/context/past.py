@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.domain.excerpts import excerpt
+from recollect_server.domain.excerpts import MARK, excerpt
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
-from recollect_server.domain.packing import FURTHER, Recalling, Turn
+from recollect_server.domain.packing import Recalling, Turn
 from recollect_server.domain.relevance import says_little
 from recollect_server.services.context.own import Asked
 from recollect_server.services.recall.candidates import Candidates, gather
@@ -33,14 +33,16 @@ _RANKED = 200  # messages, best first, that turns are made of
 _POOL = 1.1
 """Turns that fit best are candidates until they have so many budgets' worth. Relevance decides among these alone: over a pool of
 200 messages its recency costs eight points of what is packed (`bench/context.py`), over this one nothing."""
-_BESIDE = 0.5
-"""Share of an excerpt's tokens that the other messages of a turn have."""
+_BESIDE = 0.25
+"""Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or what became of it."""
+_LEAST_EXCERPT = 20  # tokens
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn may have many tool calls."""
 _EXPLAINED = 10  # messages below the threshold that are named on request
 _FIRST_TURNS = 3  # of a conversation: in these the one before is still of interest
 _LAST_SEEN = 5  # conversations, newest first, of which the first with an abbreviation is the last one
-_ABBREVIATION = 120  # tokens of one
+_ABBREVIATION = 100  # tokens of one
+_TITLE = 80  # characters of one
 LEAST_BUDGET = 20
 """Fewer tokens than these hold no message worth the search."""
 
@@ -113,18 +115,18 @@ def recall(
         found = gather(index, meaning, question, index.terms(question), Scope(hidden=hidden), _CONVERSATIONS, deadline)
     ranked = found.best_messages()
     best = found.message_scores[ranked[0]] if ranked else 0.0
-    least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
     room = _POOL * budget
     for at in ranked[:_RANKED]:
         name = (found.messages[at].number, found.messages[at].turn_number)
-        if found.message_scores[at] < least or (room <= 0 and name not in chosen):
+        if found.message_scores[at] < rules.threshold or (room <= 0 and name not in chosen):
             break
         room -= min(found.messages[at].tokens, excerpt_tokens)
         chosen.setdefault(name, []).append(at)
-    dropped = [_below(found, at, rules) for at in ranked if found.message_scores[at] < least][:_EXPLAINED] if explain else []
+    low = [at for at in ranked if found.message_scores[at] < rules.threshold][:_EXPLAINED] if explain else []
+    dropped = [_below(found, at, rules) for at in low]
     if not chosen:
-        note = "nothing that is stored fits the message" if found.messages else "nothing else that is stored has its words"
+        note = "nothing that is stored fits the message"
         if found.messages:
             note += f": the best scores {best:.2f}, below the threshold of {rules.threshold:.2f}"
         return Past([], dropped, {}, found.degraded, note)
@@ -180,6 +182,7 @@ def _read(
         is_own = number == shown.number
         places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
     turns: list[Turn] = []
+    best = max(scores.values(), default=0.0) or 1.0
     for number, wanted in places.items():
         deadline.check()
         warm = tiers.warm_since(ids[number])
@@ -188,7 +191,9 @@ def _read(
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
-                cut = _cut(message, excerpt_tokens if fits else int(_BESIDE * excerpt_tokens), asked.words)
+                # What scores less has less room: of RealMem's questions 4 % more have a right message in as many tokens.
+                tokens = excerpt_tokens * (score / best if fits else _BESIDE)
+                cut = _cut(message, max(_LEAST_EXCERPT, int(tokens)), asked.words)
                 whole[message.turn_number].append(_candidate(ids[number], message, cut, score, warm, asked, fits=fits))
         turns += whole.values()
     return turns
@@ -221,12 +226,11 @@ def _below(found: Candidates, at: int, rules: Recalling) -> Dropped:
     """Return a message that scored too low to be recalled."""
     message, score = found.messages[at], found.message_scores[at]
     reason = f"scores {score:.2f}, below the threshold of {rules.threshold:.2f}"
-    if score >= rules.threshold:
-        reason = f"scores {score:.2f}, less than {FURTHER:.2f} of what the best one does"
     return Dropped(found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score)
 
 
 def _about(conversation: Conversation, asked: Asked | None, own: str = "") -> About:
     words = asked.words if asked else frozenset[str]()
     text = "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
-    return About(conversation.name, conversation.channel, conversation.create_time, conversation.update_time, text)
+    name = conversation.name if len(conversation.name) <= _TITLE else conversation.name[: _TITLE - 1].rstrip() + MARK
+    return About(name, conversation.channel, conversation.create_time, conversation.update_time, text)
