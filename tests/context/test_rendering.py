@@ -126,7 +126,7 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
 
 @given(context=contexts(), message=HOSTILE)
 def test_openai_messages_pair_every_call_with_its_result(context: Context, message: str) -> None:
-    said = orjson.loads(FORMS[OPENAI](context, message))
+    said = orjson.loads(FORMS[OPENAI].render(context, message))
     consumed(OPENAI_TYPE.validate_python(said))
     waiting: list[str] = []
     seen: set[str] = set()
@@ -149,7 +149,7 @@ def test_openai_messages_pair_every_call_with_its_result(context: Context, messa
 @given(context=contexts(), message=HOSTILE)
 @example(context=conversation(Message(Role.ASSISTANT, "Hello", timestamp=1, sequence=2, turn_number=1)), message="")
 def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context, message: str) -> None:
-    said = orjson.loads(FORMS[ANTHROPIC](context, message))
+    said = orjson.loads(FORMS[ANTHROPIC].render(context, message))
     consumed(ANTHROPIC_TYPE.validate_python(said))
     assert [it["role"] for it in said] == [("user", "assistant")[at % 2] for at in range(len(said))]
     waiting: list[str] = []
@@ -194,7 +194,7 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         anchors=[Anchor("name", "Alex", 0.95, 1)],
     )
     about = '<context>\n<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>\n</context>'
-    assert orjson.loads(FORMS[OPENAI](context, "And now?")) == [
+    assert orjson.loads(FORMS[OPENAI].render(context, "And now?")) == [
         {"role": "system", "content": about},
         {"role": "user", "content": "Look."},
         {
@@ -208,7 +208,7 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         {"role": "assistant", "content": "There are two."},
         {"role": "user", "content": "And now?"},
     ]
-    assert orjson.loads(FORMS[ANTHROPIC](context, "And now?")) == [
+    assert orjson.loads(FORMS[ANTHROPIC].render(context, "And now?")) == [
         {"role": "user", "content": [{"type": "text", "text": about}, {"type": "text", "text": "Look."}]},
         {
             "role": "assistant",
@@ -226,8 +226,8 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
 def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> None:
     context = conversation(Message(Role.USER, "And now?", timestamp=1, sequence=2, turn_number=1))
-    assert len(orjson.loads(FORMS[form](context, "And now?"))) == 1
-    assert orjson.loads(FORMS[form](conversation(), "")) == []
+    assert len(orjson.loads(FORMS[form].render(context, "And now?"))) == 1
+    assert orjson.loads(FORMS[form].render(conversation(), "")) == []
 
 
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
@@ -241,7 +241,7 @@ def test_calls_without_results_and_results_without_calls_are_left_out_and_the_ot
         Message(Role.ASSISTANT, "In between.", timestamp=3, sequence=6, turn_number=1),
         Message(Role.TOOL, "of a", timestamp=3, sequence=7, turn_number=1, tool_call_id="a"),
     )
-    said = orjson.loads(FORMS[form](context, ""))
+    said = orjson.loads(FORMS[form].render(context, ""))
     if form == OPENAI:
         assert [it["function"]["name"] for it in said[1]["tool_calls"]] == ["look_a", "look_c"]
         assert [(it["tool_call_id"], it["content"]) for it in said[2:4]] == [("call_1", "of a"), ("call_2", "of c")]
@@ -255,5 +255,5 @@ def test_calls_without_results_and_results_without_calls_are_left_out_and_the_ot
 def test_senders_are_named_where_several_speak() -> None:
     said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
     said.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(said[0]), ""))] == ["Hi"]
+    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
+    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(said[0]), ""))] == ["Hi"]
