@@ -60,10 +60,10 @@ class Candidate:
     message: Message
     relevance: float
     reason: str
-    charge: int = 0
-    """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
     is_excerpt: bool = False
     """Whether parts of its texts are left out."""
+    charge: int = 0
+    """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
     @property
     def place(self) -> tuple[str, int]:

@@ -21,7 +21,7 @@ _WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
 """What the newest turns may have of the warm tier before others: half of it, or three quarters where the last one needs more."""
-_FIRST, _ANCHORED, _FITTING = 0.625, 0.75, 0.875
+_FIRST, _ANCHORED, _FITTING = 0.75, 0.85, 0.95
 """Up to where the warm tier may be filled once the first turn is packed, the turns of anchors, and those that fit the message."""
 _LIKELY = 0.3
 """The share of the words of the message that a turn has which fits it."""
@@ -65,11 +65,11 @@ def pack_hot(
             used += size
         elif not packed:
             kept, gone = shorten_turn(turn, budget, form.own)
+            if not kept:
+                kept, gone = shorten_turn(turn, room, form.own)
             packed += kept
             used += cost(kept)
             dropped += [_dropped(Tier.HOT, it, _too_long(it, budget)) for it in gone]
-            if kept:
-                budget = max(budget, used)
             break
         else:
             break

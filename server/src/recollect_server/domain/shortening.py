@@ -85,7 +85,8 @@ def shorten_turn(units: Sequence[Unit], allowance: int, tokens: Cost) -> tuple[l
     gone: list[Candidate] = []
     left = allowance
     for unit in opening:
-        shortened = shorten_unit(unit, max(left // 2, left - sum(map(cost, rest))), tokens)
+        share = max(left // 2, left - sum(map(cost, rest)))
+        shortened = shorten_unit(unit, share, tokens) or shorten_unit(unit, left, tokens)
         if shortened is None:
             return [], [it for whole in units for it in whole]
         kept += shortened

@@ -45,7 +45,7 @@ class Asked:
         relevance = self.weights.relevance(
             age=self.now - message.timestamp, similarity=overlap(self.words, message.content), anchor=strength
         )
-        return Candidate(conversation_id, message, relevance, reason, max(1, self.form.own(message)))
+        return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
 
 
 def newest(space: Space, head: Head, max_bytes: int, hot_turns: int = HOT_TURNS) -> tuple[Turns, bool]:
