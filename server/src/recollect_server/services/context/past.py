@@ -15,6 +15,7 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
 from recollect_server.domain.packing import Recalling, Turn
 from recollect_server.domain.relevance import says_little
+from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.own import Asked
 from recollect_server.services.recall.candidates import Candidates, gather
 from recollect_server.services.recall.meaning import Meaning
@@ -137,7 +138,7 @@ def recall(
     return Past(turns, dropped, about, found.degraded)
 
 
-def last_conversation(space: Space, head: Head, room: int) -> Source | None:
+def last_conversation(space: Space, head: Head, room: int, form: Form) -> Source | None:
     """Return the abbreviation of the conversation before this one, if this one is in its first turns and there is room.
 
     One of the same channel comes before others. Raises IndexUnavailable.
@@ -152,7 +153,7 @@ def last_conversation(space: Space, head: Head, room: int) -> Source | None:
                 continue
             about = _about(before, None)
             source = Source(before.id, about, (), about.abbreviation)
-            return source if source.tokens <= room else None
+            return source if form.source(source) <= room else None
     return None
 
 
@@ -219,7 +220,8 @@ def _candidate(
     reason += ", and its conversation was in use lately" if warm else ""
     reason += ", and an anchor came from it" if strength else ""
     relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
-    return Candidate(conversation_id, message, relevance, reason, message is not whole, score)
+    charge = asked.form.recalled(message)
+    return Candidate(conversation_id, message, relevance, reason, charge=charge, is_excerpt=message is not whole, score=score)
 
 
 def _below(found: Candidates, at: int, rules: Recalling) -> Dropped:
