@@ -246,7 +246,7 @@ class RecalledSource(_message.Message):
     conversation has none, and of the one that goes on.
     """
     tokens: _builtins.int
-    """Tokens that the source takes in the rendered text, beside its messages."""
+    """About the tokens that the source takes beside its messages, for its title, place and abbreviation."""
     is_last_conversation: _builtins.bool
     """True of the conversation before this one, of which a conversation in its first turns has the abbreviation alone, whatever the
     message is.
