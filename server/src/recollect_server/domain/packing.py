@@ -141,7 +141,8 @@ class _Shelf:
         gap = 0 if number + 1 in self._numbers or number == max(self._turns) else self._form.gap
         left = int(share * self._room) - self._used - gap
         size = sum(map(cost, turn))
-        kept, gone = [it for unit in turn for it in unit], list[Candidate]()
+        kept = [it for unit in turn for it in unit]
+        gone: list[Candidate] = []
         if size > left:
             if not shorten or left < _WORTH_SHORTENING:
                 return False

@@ -29,6 +29,9 @@ def attachment_line(file: Attachment) -> str:
 class Form:
     """The parts alone: nothing is rendered, and the caller reads the fields. The base of the forms that render."""
 
+    has_text = False
+    """Whether anything is rendered."""
+
     @cached_property
     def gap(self) -> int:
         """The tokens that it takes to say that turns are left out between two others."""

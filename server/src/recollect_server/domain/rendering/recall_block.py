@@ -21,6 +21,8 @@ _MOST_ARGUMENTS = 100  # characters of the arguments of a call
 class RecallForm(Form):
     """The recall block, and what its parts take. The conversation itself is not in it: its messages are charged as parts."""
 
+    has_text = True
+
     def render(self, context: Context, message: str) -> str:  # noqa: ARG002
         """Return the block."""
         return recall_block(context)

@@ -32,6 +32,8 @@ _CALL_NOT_SHOWN = "the call of this result is not shown"
 class XmlForm(Form):
     """One XML block, and what its parts take."""
 
+    has_text = True
+
     @cached_property
     def gap(self) -> int:
         """The tokens that say how many turns are left out."""

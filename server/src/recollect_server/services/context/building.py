@@ -300,10 +300,10 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
 
     def shown(it: Context) -> Context:
         text = form.render(it, message)
-        return replace(it, rendered=text, rendered_tokens=estimate_tokens(text) if text else charged)
+        return replace(it, rendered=text, rendered_tokens=estimate_tokens(text) if form.has_text else charged)
 
     context = shown(context)
-    if not context.rendered or context.rendered_tokens <= allowed:
+    if not form.has_text or context.rendered_tokens <= allowed:
         return context
     reason = f"the text would have more than {allowed} tokens"
     units = iter(_least_wanted(context))
