@@ -121,7 +121,8 @@ class ContextBuilder:
         lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
         recalled, cold, last = self.cold(head, shown, asked, message, room + lent, degraded, deadline, explain=explain)
         if (excess := cold.used - room) > 0:  # what fits the message is worth more than all of the earlier turns
-            smaller = replace(budget, warm=budget.warm - excess, total=budget.total - excess)
+            less = excess + warm.left
+            smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
             warm, summary = self.warm(head, hot, asked, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
