@@ -221,7 +221,7 @@ def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Servi
     there = service.told("The zebra lives in Ghent.")
     here = service.create().id
     service.append(here, *(user(f"zebra zebra zebra {number}") for number in range(300)))
-    assert [it.conversation_id for it in built(service, here, "Where does the zebra live?").cold] == [there]
+    assert there in {it.conversation_id for it in built(service, here, "Where does the zebra live?").cold}
 
 
 @pytest.mark.parametrize(
