@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.packing import Recalling
 from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference.claude import KEY, Claude
@@ -222,8 +223,9 @@ def start(
         space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
+        recalling = Recalling(settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share)
         window = Window(settings.context_hot_turns, settings.context_warm_turns)
-        choosing = Choosing(weights, settings.context_conversation_share, window)
+        choosing = Choosing(weights, recalling, settings.excerpt_tokens, window)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:

@@ -176,8 +176,13 @@ class Settings(BaseSettings):
     anchor_weight: float = Field(0.2, ge=0, le=1, description="what counts for a message that an anchor came from")
     recency_decay: float = Field(0.1, ge=0, le=100, description="what was said counts e to minus so much a day")
     context_conversation_share: float = Field(
-        0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
+        0.5, gt=0, le=1, description="what one other conversation may have of what is recalled before all had a turn"
     )
+    relevance_threshold: float = Field(
+        0.3, ge=0, le=1, description="how probably a turn must help to answer the message, to be recalled into a context"
+    )
+    recall_limit: int = Field(8, ge=1, le=50, description="conversations, or places in them, that a context recalls at the most")
+    excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer ones are excerpted")
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
     models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
         "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
