@@ -1,16 +1,15 @@
 """Learns `domain/calibration_weights.py`: what makes a score a probability, and says how far it may be trusted.
 
-`python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions 100] [--groups 2] [--words] [--write]`
+`python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions 100] [--groups 2] [--write]`
 
-A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not learned from. Each group's history
-gets a server in this process and is asked three kinds of questions: its own; questions of other groups and other sets, which nothing
-in it answers; and small talk (`calibration_talk.txt`). `--words` asks without the model too. What the legs say of each question is
-kept in `--keep`, so that a second run takes a minute.
+A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not learned from. Each group's
+history gets a server in this process, once without the model and once with it, and is asked three kinds of questions: its own;
+questions of other groups and other sets, which nothing in it answers; and small talk (`calibration_talk.txt`). What the legs say
+of each question is kept in `--keep`, so that a second run takes a minute.
 
-The label of a candidate is whether any gold stands at its place in the ranking or further down. `OWN` of the questions count as the
-group's own, the others as small talk and strangers' in equal parts: the probabilities hold for callers who ask about what was said in
-seven of ten cases. The loss is that of a logistic regression with a ridge; the features of a candidate's standing may not count
-against it, so that the order stays.
+The label of a candidate is whether any gold stands at its place in the ranking or further down. By `SHARES`, seven of ten
+questions count as the group's own: the probabilities hold for callers who ask so often about what was said. The loss is that of
+a logistic regression with a ridge; no feature of a candidate's standing may count against it, so that the order stays.
 """
 
 import argparse
@@ -77,7 +76,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is learned from of one question: its signals, features, and of each place of the ranking whether gold is there or below."""
+    """A question that is learned from: its features, and of each place of the ranking whether gold is there or below."""
 
     asked: Asked
     signals: Signals
@@ -143,7 +142,7 @@ def _asked(name: str, kind: str, question: Question, found: Candidates, given: A
 
 
 def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> list[tuple[str, Question]]:
-    """The questions that are put to a group's history, each with its kind. A stranger's time of asking is that of one of its own."""
+    """The questions that are put to a group's history, each with its kind. All are asked at the times of its own."""
     chance = random.Random(group)
     asked = {path.name: read_questions(path / QUERIES) for path in sets}
     own = asked[folder.name][group]

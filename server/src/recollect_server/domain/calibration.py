@@ -1,12 +1,15 @@
 """Calibrate the scores of a ranking: make each a probability, which means the same in every answer.
 
-`calibrated` is pure. The score of a candidate becomes the probability that the question is answered at its place in the ranking or
-further down. So the best one's score is the probability that anything was found that answers, and a caller who stops reading at a
-score of 0.3 misses an answer in fewer than three of ten cases. The map rises with the fused score, so the order stays.
+`calibrated` is pure. The score of a candidate becomes the probability that the question is answered at its place in the
+ranking or further down. So the best one's score is the probability that anything was found that answers, and a caller who
+stops reading at a score of 0.3 misses an answer in fewer than three of ten cases. The map rises with the fused score, so the
+order stays.
 
-It is a logistic regression over a few features of the whole answer (`evidence`: how much of the question's rare words was found, how
-near in meaning, how far ahead of the field the best is) and two of the candidate (`standing`: how far it is behind the best, and how
-much of the ranking's softmax lies at its place and below). The features of the answer are absolute: they can say that nothing fits.
+It is a logistic regression over a few features of the whole answer (`evidence`: how much of the question's rare words was
+found, how near in meaning, how far ahead of the field the best is) and two of the candidate (`standing`: how far it is behind
+the best, and how much of the ranking's softmax lies at its place and below). The features of the answer are absolute: they
+can say that nothing fits.
+
 `bench/calibrate.py` learns the weights in `domain/calibration_weights.py`, apart for searches with meaning and by words alone.
 """
 
@@ -23,7 +26,7 @@ _LEADING = 5  # candidates whose words are averaged
 _LEAST_ODDS = 1e-9  # of a fused score, and of a share of the softmax: below it differences say nothing
 _FIELD, _FAR = 50, 6.0  # candidates of a full ranking, and how far behind the best its median usually is
 _LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
-_MOST_WEIGHT = 1e-3  # a question without words has this weight, not 0
+_LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
     leading, best = odds >= highest, odds == odds.max()  # by value, so that equal scores need no order
     return {
         "matched": float(np.log1p(max(signals.keyword.max(), 0.0))),
-        "covered": float(np.log(signals.around[leading].mean() / max(words.weight, _MOST_WEIGHT) + _LEAST_SHARE)),
+        "covered": float(np.log(signals.around[leading].mean() / max(words.weight, _LEAST_WEIGHT) + _LEAST_SHARE)),
         "missing": words.missing,
         "rare": float(np.log1p(words.weight)),
         "ahead": _ahead(_behind(odds)),

@@ -41,7 +41,7 @@ Scores = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found, with probabilities as scores (`domain.calibration`). All of messages has one order, all of conversations too."""
+    """What was found, with probabilities as scores (`domain.calibration`). Messages have one order, conversations another."""
 
     messages: list[Found]
     message_scores: list[float]
