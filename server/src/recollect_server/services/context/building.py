@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
+from recollect_server.domain.context import Budget, Candidate, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import Recalling, pack_cold, pack_hot, pack_warm
-from recollect_server.domain.relevance import Weights, overlap, words_of
+from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
@@ -168,7 +168,9 @@ class ContextBuilder:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
-        candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
+        candidates = [
+            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it)) for it in turns.messages
+        ]
         too_long = []
         if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
             too_long = [candidates.pop()]
@@ -197,17 +199,16 @@ class ContextBuilder:
         _note_damage(degraded, "warm", turns.damaged)
         oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
         left_out = {it.sequence for it in hot.dropped}
-        candidates = [
-            asked.candidate(head.conversation.id, message, "an earlier turn")
-            for message in turns.messages
-            if (not oldest_hot or message.turn_number < oldest_hot) and message.sequence not in left_out
-        ]
+        candidates: list[Candidate] = []
+        similarity: dict[int, float] = {}  # of each turn
+        for it in turns.messages:
+            turn = it.turn_number
+            if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
+                near = asked.similarity(it)
+                similarity[turn] = max(similarity.get(turn, 0.0), near)
+                candidates.append(asked.candidate(head.conversation.id, it, "an earlier turn", near))
         summary, note = _fitting(head.conversation.compression_summary, room // 2 if candidates else room, asked.form)
         reserved = asked.form.summary(summary)
-        similarity: dict[int, float] = {}
-        for it in candidates:
-            turn = it.message.turn_number
-            similarity[turn] = max(similarity.get(turn, 0.0), overlap(asked.words, it.message.content))
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
         packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
