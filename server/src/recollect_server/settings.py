@@ -179,7 +179,10 @@ class Settings(BaseSettings):
         0.5, gt=0, le=1, description="what one other conversation may have of what is recalled before all had a turn"
     )
     relevance_threshold: float = Field(
-        0.3, ge=0, le=1, description="how probably a turn must help to answer the message, to be recalled into a context"
+        0.3,
+        ge=0,
+        le=1,
+        description="how probably what is stored must answer a message, for anything to be recalled",
     )
     recall_limit: int = Field(8, ge=1, le=50, description="conversations, or places in them, that a context recalls at the most")
     excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer ones are excerpted")

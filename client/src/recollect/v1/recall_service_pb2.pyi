@@ -421,8 +421,8 @@ class BuildContextResponse(_message.Message):
     @_builtins.property
     def cold(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
         """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole turns, the most relevant turn first.
-        Messages of this conversation may be among them, those that its summary stands for too. Only turns that score as high as the
-        setting `relevance_threshold` asks are recalled, from at most `recall_limit` sources; where nothing fits, nothing is.
+        Messages of this conversation may be among them, those that its summary stands for too. Nothing is recalled unless the best turn scores
+        as high as the setting `relevance_threshold` asks; then turns down to half of that are, from at most `recall_limit` sources.
         """
 
     @_builtins.property

@@ -168,6 +168,8 @@ class _Shelf:
 
 Turn = list[Candidate]
 """Messages of one turn, in reading order."""
+_FOLLOWING = 0.5
+"""Share of the threshold that turns behind the best one must reach: where something fits, the answer may stand further down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,15 @@ class Recalling:
     """What may be recalled."""
 
     threshold: float = 0.3
-    """The score that a turn must reach."""
+    """The score that the best turn must reach; others follow down to half of it."""
     limit: int = 8
     """Sources, at the most."""
     share: float = 0.5
     """What one other conversation may have of the budget until all had a turn."""
+
+    def least(self, best: float) -> float:
+        """Return the score that a turn must reach beside the best one."""
+        return self.threshold if best < self.threshold else _FOLLOWING * self.threshold
 
 
 def pack_cold(

@@ -30,6 +30,8 @@ _GROUP_TOKENS, _GROUP_SHARE = 900, 5  # of all of them, as for anchors
 _ANSWER_SHARE = 4
 """By what the total is divided for the message to be answered. A longer one does not take the room of everything else."""
 _GROUP_TEXT = 1000  # characters of one of them
+_LENT = 2
+"""By what the warm turns' tokens are divided that recalled turns may take where they need more than the cold tier's budget."""
 _ASKED = 4000  # characters of a message that words are taken from
 
 
@@ -84,6 +86,7 @@ class ContextBuilder:
         """
         deadline.check()
         form = form or Form()
+        is_cold_set = bool(budget.cold)
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -115,7 +118,12 @@ class ContextBuilder:
         lines = {it.message.sequence for it in (*hot.packed, *warm.packed)}
         newest = head.conversation.turn_count if head else 0
         shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
-        recalled, cold, last = self.cold(head, shown, asked, message, room, degraded, deadline, explain=explain)
+        lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
+        recalled, cold, last = self.cold(head, shown, asked, message, room + lent, degraded, deadline, explain=explain)
+        if (excess := cold.used - room) > 0:  # what fits the message is worth more than all of the earlier turns
+            less = excess + warm.left
+            smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
+            warm, summary = self.warm(head, hot, asked, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))

@@ -116,16 +116,17 @@ def recall(
         found = gather(index, meaning, question, index.terms(question), Scope(hidden=hidden), _CONVERSATIONS, deadline)
     ranked = found.best_messages()
     best = found.message_scores[ranked[0]] if ranked else 0.0
+    least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
     room = _POOL * budget
     for at in ranked[:_RANKED]:
         name = (found.messages[at].number, found.messages[at].turn_number)
-        if found.message_scores[at] < rules.threshold or (room <= 0 and name not in chosen):
+        if found.message_scores[at] < least or (room <= 0 and name not in chosen):
             break
         room -= min(found.messages[at].tokens, excerpt_tokens)
         chosen.setdefault(name, []).append(at)
-    low = [at for at in ranked if found.message_scores[at] < rules.threshold][:_EXPLAINED] if explain else []
-    dropped = [_below(found, at, rules) for at in low]
+    low = [at for at in ranked if found.message_scores[at] < least][:_EXPLAINED] if explain else []
+    dropped = [_below(found, at, least) for at in low]
     if not chosen:
         note = "nothing that is stored fits the message"
         if found.messages:
@@ -224,10 +225,10 @@ def _candidate(
     return Candidate(conversation_id, message, relevance, reason, charge=charge, is_excerpt=message is not whole, score=score)
 
 
-def _below(found: Candidates, at: int, rules: Recalling) -> Dropped:
+def _below(found: Candidates, at: int, least: float) -> Dropped:
     """Return a message that scored too low to be recalled."""
     message, score = found.messages[at], found.message_scores[at]
-    reason = f"scores {score:.2f}, below the threshold of {rules.threshold:.2f}"
+    reason = f"scores {score:.2f}, below the threshold of {least:.2f}"
     return Dropped(found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score)
 
 
