@@ -30,6 +30,16 @@ def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service)
     assert cold.note == "nothing that is stored fits the message"
 
 
+def test_how_many_turns_are_hot_and_looked_at_are_settings(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(context_hot_turns=7, context_warm_turns=10))
+    conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
+    for _ in range(2):  # from the disk, then from memory
+        answer = built(service, conversation)
+        assert [it.message.turn_number for it in answer.hot] == list(range(194, 201))
+        assert [it.message.turn_number for it in answer.warm][-2:] == [192, 193]
+        assert len(answer.warm) <= 14
+
+
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
     answer = built(service, service.create().id, "Hello, is there anything?")
     assert (said(answer.hot), said(answer.warm), said(answer.cold), list(answer.degraded)) == ([], [], [], [])

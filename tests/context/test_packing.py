@@ -143,6 +143,7 @@ def test_hot_keeps_the_users_words_and_shortens_the_long_answer() -> None:
     assert [(it.message.sequence, it.is_excerpt) for it in hot.packed] == [(3, False), (4, True)]
     assert hot.used <= 100
     assert re.fullmatch(r"word word .* word\n… 10\d\d tokens left out …\nword .* word ", hot.packed[1].message.content)
+    assert 290 <= pack_hot(offered, 100, 300).used <= 325  # with what is lent and not needed by the other turn
     assert pack_hot(offered, 100, 2000).packed == offered[1:]  # whole, with what the warm tier lends
 
 

@@ -37,18 +37,20 @@ class Recall:
         conversation_id: str | None = None,
         topics: Iterable[str] | None = None,
         participants: Iterable[str] | None = None,
+        min_score: float | None = None,
         explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
         """The conversations and the messages that fit a question best. Every filter that is given must match.
 
         The query is data: no character in it is an operator. `topics` and `participants` match any of those given.
+        A score is the probability that the question is answered there or further down; `min_score`, as 0.3, leaves out the rest.
 
         >>> answer = client.recall.search("when did the disk fill up?", channel="web", limit=5)
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, explain)
+        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, min_score, explain)
         return self._invoker.run(call, timeout)
 
     def fetch_context(

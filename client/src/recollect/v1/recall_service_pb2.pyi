@@ -62,6 +62,7 @@ class SearchRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    MIN_SCORE_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 128 rarest are left out;
     a query of nothing but stop words searches for those.
@@ -74,6 +75,8 @@ class SearchRequest(_message.Message):
     """Only this conversation. One that is not there has no results."""
     explain: _builtins.bool
     """Answers what each leg gave to each result."""
+    min_score: _builtins.float
+    """Only results and hits whose `score` is at least this. From 0 to 1; unset means all. `total_matches` counts the others too."""
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:
         """Only messages said within it."""
@@ -100,12 +103,15 @@ class SearchRequest(_message.Message):
         topics: _abc.Iterable[_builtins.str] | None = ...,
         participants: _abc.Iterable[_builtins.str] | None = ...,
         explain: _builtins.bool = ...,
+        min_score: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["date_range", b"date_range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "date_range", b"date_range", "min_score", b"min_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "participants", b"participants", "query", b"query", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "participants", b"participants", "query", b"query", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
+    _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
 
 Global___SearchRequest: _TypeAlias = SearchRequest  # noqa: Y015
 

@@ -28,7 +28,7 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
 _SEEDS = 5  # conversations whose topic others are compared with
-_SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
+SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
 """The line of a transcript's first message."""
 
@@ -196,4 +196,4 @@ def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], g
 
 
 def _odds(scores: Array) -> Array:
-    return np.exp((scores - scores.max(initial=-np.inf)) / _SOFTNESS) if len(scores) else scores
+    return np.exp((scores - scores.max(initial=-np.inf)) / SOFTNESS) if len(scores) else scores

@@ -17,6 +17,8 @@ from recollect_server.domain.shortening import shorten_turn
 HOT_TURNS = 5
 """Turns that may be hot, unless a setting says otherwise."""
 _PARTS = Form()
+_CUT = 0.75
+"""The share of what the warm tier lends that a turn has which is too long even for all of it, and what older turns do not need."""
 _WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
@@ -64,7 +66,8 @@ def pack_hot(
             packed += [it for unit in turn for it in unit]
             used += size
         elif not packed:
-            kept, gone = shorten_turn(turn, budget, form.own)
+            others = sum(it.tokens for other in newest[1:] for it in turns[other])
+            kept, gone = shorten_turn(turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own)
             if not kept:
                 kept, gone = shorten_turn(turn, room, form.own)
             packed += kept

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
+from recollect_server.domain.context import Budget, Candidate, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import Recalling, pack_cold, pack_hot, pack_warm
-from recollect_server.domain.relevance import Weights, overlap, words_of
+from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
@@ -176,7 +176,9 @@ class ContextBuilder:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
-        candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
+        candidates = [
+            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it)) for it in turns.messages
+        ]
         too_long = []
         if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
             too_long = [candidates.pop()]
@@ -205,17 +207,16 @@ class ContextBuilder:
         _note_damage(degraded, "warm", turns.damaged)
         oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
         left_out = {it.sequence for it in hot.dropped}
-        candidates = [
-            asked.candidate(head.conversation.id, message, "an earlier turn")
-            for message in turns.messages
-            if (not oldest_hot or message.turn_number < oldest_hot) and message.sequence not in left_out
-        ]
+        candidates: list[Candidate] = []
+        similarity: dict[int, float] = {}  # of each turn
+        for it in turns.messages:
+            turn = it.turn_number
+            if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
+                near = asked.similarity(it)
+                similarity[turn] = max(similarity.get(turn, 0.0), near)
+                candidates.append(asked.candidate(head.conversation.id, it, "an earlier turn", near))
         summary, note = _fitting(head.conversation.compression_summary, room // 2 if candidates else room, asked.form)
         reserved = asked.form.summary(summary)
-        similarity: dict[int, float] = {}
-        for it in candidates:
-            turn = it.message.turn_number
-            similarity[turn] = max(similarity.get(turn, 0.0), overlap(asked.words, it.message.content))
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
         packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
@@ -298,8 +299,8 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     """Return the context with its text, which takes at most `total` tokens.
 
     A message to be answered that is longer than its share makes the text longer by what it has more. What each part was charged
-    makes the text fit; where that was too little, what is least wanted goes: recalled messages, what the group wrote, the oldest
-    turns, anchors, and last the summary.
+    makes the text fit; where that was too little, what is least wanted goes: recalled messages, the last conversation, what the
+    group wrote, the oldest turns, anchors, and last the summary.
     """
     answer = form.answer(message)
     allowed = total + answer - min(answer, total // _ANSWER_SHARE)
@@ -316,7 +317,9 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     reason = f"the text would have more than {allowed} tokens"
     units = iter(_least_wanted(context))
     while context.rendered_tokens > allowed:
-        if not context.cold.packed and context.group:
+        if not context.cold.packed and context.last:
+            context = shown(replace(context, last=None))
+        elif not context.cold.packed and context.group:
             context = shown(replace(context, group=context.group[1:]))
         elif unit := next(units, None):
             going, excess = {it.place for it in unit}, context.rendered_tokens - allowed - cost(unit)

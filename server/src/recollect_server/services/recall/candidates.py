@@ -8,9 +8,10 @@ from heapq import nsmallest
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.calibration import calibrated
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
-from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
+from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.message_ids import number_of
 from recollect_server.domain.ranking import conversation_bm25, highest
@@ -40,7 +41,7 @@ Scores = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found, with scores from 0 to 1. All of messages has one order, all of conversations too."""
+    """What was found, with probabilities as scores (`domain.calibration`). Messages have one order, conversations another."""
 
     messages: list[Found]
     message_scores: list[float]
@@ -48,6 +49,8 @@ class Candidates:
     conversations: list[Outline]
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
+    order: Fused
+    """What orders them: a share of the best one's, finer than the scores where these are near 0."""
     total: int
     """How many conversations were found."""
     noted: set[int]
@@ -66,12 +69,13 @@ class Candidates:
     def best_messages(self) -> list[int]:
         """The places of the messages, best first; of equal ones in an order that a new index has too."""
         ids = [self.conversations[of].id for of in self.message_legs.conversation.tolist()]
-        return sorted(range(len(ids)), key=lambda at: (-self.message_scores[at], ids[at], self.messages[at].place))
+        order = self.order.messages.tolist()
+        return sorted(range(len(ids)), key=lambda at: (-order[at], ids[at], self.messages[at].place))
 
     def best_conversations(self) -> list[int]:
         """The places of the conversations, likewise."""
-        scores = self.conversation_scores
-        return sorted(range(len(scores)), key=lambda at: (-scores[at], self.conversations[at].id))
+        order = self.order.conversations.tolist()
+        return sorted(range(len(order)), key=lambda at: (-order[at], self.conversations[at].id))
 
 
 def gather(
@@ -107,14 +111,27 @@ def gather(
     deadline.check()
     sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
     deadline.check()
-    fused = fuse(Question(query, now), of_messages, of_conversations, sections)
-    scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
+    order = _rounded(fuse(Question(query, now), of_messages, of_conversations, sections))
+    scores = _rounded(calibrated(order, index.weigh(query, terms), of_messages, of_conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)
     total = len(numbers) + int(others.sum())
-    message_scores, conversation_scores = next(scores), next(scores)
     return Candidates(
-        messages, message_scores, of_messages, conversations, conversation_scores, of_conversations, total, noted, scans, degraded
+        messages,
+        scores.messages.tolist(),
+        of_messages,
+        conversations,
+        scores.conversations.tolist(),
+        of_conversations,
+        order,
+        total,
+        noted,
+        scans,
+        degraded,
     )
+
+
+def _rounded(fused: Fused) -> Fused:
+    return Fused(np.round(fused.messages, _DIGITS), np.round(fused.conversations, _DIGITS))
 
 
 def legs_of_messages(found: Candidates) -> dict[str, Array]:

@@ -10,6 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
+from recollect_server.domain.calibration import QuestionWords
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
 from recollect_server.storage.index import conversations, notes_words, words
@@ -203,6 +204,11 @@ class Searching(IndexFile):
         """The words of a query to search for."""
         with self.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages)
+
+    def weigh(self, query: str, terms: list[Term]) -> QuestionWords:
+        """How rare the words of a query are, of which `terms` were chosen."""
+        with self.reading() as connection:
+            return words.weigh(connection, query, terms, self._lengths.messages)
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The words of a text: first byte, one past the last, stem."""
