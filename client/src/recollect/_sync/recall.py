@@ -95,17 +95,21 @@ class Recall:
         budget: ContextBudget | int | None = None,
         format: ContextFormat | None = None,  # noqa: A002 - the contract's word
         include_group: bool = False,
+        explain: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
         """What an agent's model should see before it answers `message`: the newest turns, earlier ones, what fits from the past.
 
         A number as `budget` is the total in tokens. `format` says what `rendered` is. `include_group` adds what other members
-        wrote in the conversation's group, marked untrusted.
+        wrote in the conversation's group, marked untrusted. `explain` names in `dropped` what else was near to the message and
+        scored too low to be recalled.
 
         >>> context = client.recall.build_context(conversation.id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
         >>> messages = json.loads(context.rendered)
         """
-        return self._invoker.run(context_calls.build_context(conversation_id, message, budget, format, include_group), timeout)
+        return self._invoker.run(
+            context_calls.build_context(conversation_id, message, budget, format, include_group, explain), timeout
+        )
 
     def list_anchors(
         self, key: str | None = None, *, include_superseded: bool = False, timeout: float | None = None

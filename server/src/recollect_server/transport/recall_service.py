@@ -142,7 +142,15 @@ class RecallHandlers:
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
         form, group = FORMS[request.format], request.include_group
         with self._answers.room(context) as keep:
-            built = self._builder.build(request.conversation_id, request.message, budget, deadline, form=form, include_group=group)
+            built = self._builder.build(
+                request.conversation_id,
+                request.message,
+                budget,
+                deadline,
+                form=form,
+                include_group=group,
+                explain=request.explain,
+            )
             return keep(context_to(built))
 
     def ListTierTransitions(
