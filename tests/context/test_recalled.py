@@ -111,8 +111,8 @@ def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: 
 
 
 def test_what_was_not_recalled_does_not_become_warm(server: RunningServer, service: Service) -> None:
-    for said in ("The car needs tyres.", "We fly to Kyoto.", "The disk is full.", "Lena starts school.", "It rains."):
-        service.told(said)
+    for text in ("The car needs tyres.", "We fly to Kyoto.", "The disk is full.", "Lena starts school.", "It rains."):
+        service.told(text)
     there = service.told("The zebra lives in Ghent.")
     here = service.told("Hello you.")
     assert not built(service, here, "Where is the qwertyuiop?").cold
