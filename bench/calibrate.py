@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect_server import app
 from recollect_server.cli import recall_sets
+from recollect_server.domain import calibration
 from recollect_server.domain.calibration import QuestionWords, Signals, evidence, probabilities, signals_of, standing
 from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
@@ -92,14 +93,14 @@ def collect(folder: Path, group: str, chosen: list[tuple[str, Question]], vector
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
     calibrated: list[tuple[Fused, QuestionWords, MessageLegs, ConversationLegs]] = []
-    gather, calibrate = candidates.gather, candidates.calibrated
+    gather, calibrate = candidates.gather, calibration.calibrated
 
     def watched_gather(*arguments: Any) -> Candidates:
         gathered.append(gather(*arguments))
         return gathered[-1]
 
     def watched_calibrated(*arguments: Any) -> Fused:
-        calibrated.append(arguments)  # type: ignore[arg-type]  # as calibrated takes them
+        calibrated.append(arguments)
         return calibrate(*arguments)
 
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:

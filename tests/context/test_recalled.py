@@ -103,7 +103,7 @@ def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_n
 
 
 def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: Start, connect: Connect) -> None:
-    service = connect(start_server(recall_limit=2, excerpt_tokens=20, embedder="off"))
+    service = connect(start_server(relevance_threshold=0.0, recall_limit=2, excerpt_tokens=20, embedder="off"))
     for _ in range(4):
         service.told("The zebra of Ghent. " * 20)
     answer = built(service, service.told("Hello you."), "zebra of Ghent")
@@ -113,6 +113,8 @@ def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: 
 
 
 def test_what_was_not_recalled_does_not_become_warm(server: RunningServer, service: Service) -> None:
+    for text in ("The car needs tyres.", "We fly to Kyoto.", "The disk is full.", "Lena starts school.", "It rains."):
+        service.told(text)
     there = service.told("The zebra lives in Ghent.")
     here = service.told("Hello you.")
     assert not built(service, here, "Where is the qwertyuiop?").cold

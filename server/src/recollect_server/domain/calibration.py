@@ -106,7 +106,7 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
     leading, best = odds >= highest, odds == odds.max()  # by value, so that equal scores need no order
     return {
         "matched": float(np.log1p(max(signals.keyword.max(), 0.0))),
-        "covered": float(np.log(signals.around[leading].mean() / max(words.weight, _LEAST_WEIGHT) + _LEAST_SHARE)),
+        "covered": float(np.log(signals.around[leading].sum() / leading.sum() / max(words.weight, _LEAST_WEIGHT) + _LEAST_SHARE)),
         "missing": words.missing,
         "rare": float(np.log1p(words.weight)),
         "ahead": _ahead(_behind(odds)),
@@ -127,7 +127,9 @@ def standing(odds: Array) -> dict[str, Array]:
 
 def _ahead(behind: Array) -> float:
     """Return how far the best is ahead of the median. A short ranking is filled up: what was not found at all is far behind."""
-    return -float(np.median(np.concatenate([behind, np.full(max(0, _FIELD - len(behind)), -_FAR)])))
+    short = _FIELD - len(behind)
+    field = np.sort(np.concatenate([behind, np.full(short, -_FAR)]) if short > 0 else behind)
+    return -float(field[(len(field) - 1) // 2] + field[len(field) // 2]) / 2  # numpy's median takes ten times as long
 
 
 def _behind(odds: Array) -> Array:
