@@ -138,7 +138,7 @@ def z(values: Array, like: Array | None = None) -> Array:
     deviation = float(np.sqrt(np.add.reduce(behind * behind) / len(known)))
     if deviation < 1e-9:
         return np.zeros(len(values))
-    standard = (values - mean) / deviation
+    standard: Array = (values - mean) / deviation
     standard[np.isnan(standard)] = 0
     return standard
 

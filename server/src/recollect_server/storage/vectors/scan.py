@@ -132,7 +132,7 @@ class Scan:
         units = self._view.rows.get(entries) * self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        means = sums / np.where(lengths > 0, lengths, 1)
+        means = np.asarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
         return Near(owners[first], cosines[first], windows, np.where(users > -2, users, np.nan), averages, means)
 
     def within(self, number: int, most: int) -> Scores:
