@@ -107,8 +107,17 @@ class Recall:
     def _index(self) -> Index:
         return self._space.index
 
-    def search(self, query: str, scope: Scope, limit: int, *, explain: bool, deadline: Deadline = UNLIMITED) -> Answer:
-        """Return the conversations and the messages that fit best. Raises CallerGone, DeadlineExceeded."""
+    def search(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        explain: bool,
+        least: float = 0.0,
+        deadline: Deadline = UNLIMITED,
+    ) -> Answer:
+        """Return the conversations and the messages that fit best and score at `least`. Raises CallerGone, DeadlineExceeded."""
         deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
@@ -119,8 +128,8 @@ class Recall:
                 found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
                 showing.prepare(_first_shown(found, best, limit))
-                hits = self._hits(found, best, showing, limit, explain=explain)
-                results = self._results(found, best, showing, scope, limit, explain=explain)
+                hits = self._hits(found, best, showing, limit, least, explain=explain)
+                results = self._results(found, best, showing, scope, limit, least, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
@@ -176,11 +185,11 @@ class Recall:
 
     # Answers ------------------------------------------------------------------------------------------------------------
 
-    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, *, explain: bool) -> list[Hit]:
+    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, least: float, *, explain: bool) -> list[Hit]:
         legs = legs_of_messages(found) if explain else {}
         hits: list[Hit] = []
         for at in best:
-            if len(hits) == limit or found.message_scores[at] <= 0:
+            if len(hits) == limit or found.order.messages[at] <= 0 or found.message_scores[at] < least:
                 break
             place, above = found.messages[at].place, found.conversation_of(at)
             message, conversation = showing.message(above.id, place), showing.conversation(above.number)
@@ -190,14 +199,14 @@ class Recall:
         return hits
 
     def _results(
-        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, *, explain: bool
+        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, least: float, *, explain: bool
     ) -> list[Result]:
         order, fitting = np.array(best, np.int64), found.fitting()
         owners = found.message_legs.conversation[order]
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
         for at in found.best_conversations():
-            if len(results) == limit or found.conversation_scores[at] <= 0:
+            if len(results) == limit or found.order.conversations[at] <= 0 or found.conversation_scores[at] < least:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
             there = order[owners == at]
