@@ -63,9 +63,10 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         vector = embedder.question(question)
         embedded = time.perf_counter()
         scan = Scan(matrix, vector)
-        found, windows = scan.nearest(200), scan.nearest_windows(200)
-        scan.of([*found, *windows])
-        scan.windows_of([*found, *windows])
+        found = scan.nearest(200).ids
+        both = np.union1d(found, scan.nearest_windows(200).ids)
+        scan.of(both)
+        scan.windows_of(both)
         scanned = time.perf_counter()
         scores = floats @ vector
         best = np.argpartition(scores, -LIMIT)[-LIMIT:]
@@ -73,7 +74,7 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         embedding.append(embedded - began)
         ours.append(scanned - embedded)
         plain_scan.append(ended - scanned)
-        kept.append(len({*matrix.view().ids[best].tolist()} & {*found}) / LIMIT)
+        kept.append(len({*matrix.view().ids[best].tolist()} & {*found.tolist()}) / LIMIT)
     medians = []
     for name, times in (("the question's vector", embedding), ("the legs by meaning", ours), ("a plain numpy scan", plain_scan)):
         run = Measured(len(times), sum(times), sorted(times))

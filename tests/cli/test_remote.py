@@ -81,3 +81,14 @@ def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Callable[
         other.stop(None)
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"127.0.0.1:{port} answers, and refuses" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["export", ""], ["backup", ""], ["restore", ""], ["import", ""], ["serve", "--config", ""]])
+def test_an_empty_path_is_refused_and_is_not_the_current_folder(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "must not be empty" in result.output
+    assert list(tmp_path.iterdir()) == []

@@ -61,13 +61,15 @@ def test_a_search_whose_caller_cancels_stops(start_server: Start, connect: Conne
 
 @pytest.mark.parametrize("method", ["Search", "BuildContext"])
 def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(method: str, start_server: Start, connect: Connect) -> None:
-    service = connect(start_server(search_timeout=timedelta(microseconds=1)))
+    service = connect(start_server(search_timeout=timedelta(milliseconds=1)))
+    service.told("We fly to Osaka in May")
     conversation = service.told("We fly to Kyoto in April")
+    long = " ".join(f"Kyoto{number}" for number in range(5000))  # to look that many words up takes more than a millisecond
 
     def call() -> object:
         if method == "Search":
-            return service.search("Kyoto")
-        return service.recall.BuildContext(api.BuildContextRequest(conversation_id=conversation, message="Kyoto?"))
+            return service.search(long)
+        return service.recall.BuildContext(api.BuildContextRequest(conversation_id=conversation, message=long))
 
     failure = failure_of(call)
     assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")

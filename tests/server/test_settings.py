@@ -39,6 +39,7 @@ def test_an_address_that_is_not_this_machines_own_is_refused(start_server: Start
         ("shutdown_grace", "1y"), ("shutdown_grace", "9" * 400 + "d"), ("log_level", "loud"),
         ("log_format", "xml"), ("durabilty", "fsync"), ("heartbeat", "0s"), ("heartbeat", "49ms"), ("heartbeat", timedelta()),
         ("sweep_interval", "0s"), ("sweep_interval", "999ms"), ("shutdown_grace", "25h"), ("shutdown_grace", "300000d"),
+        ("search_timeout", "0s"), ("data_dir", ""),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> None:
@@ -51,6 +52,7 @@ def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> Non
     [
         ("heartbeat", "0s", "heartbeat: must be 50ms or longer (it is '0s')"),
         ("sweep_interval", "0s", "sweep_interval: must be 1s or longer (it is '0s')"),
+        ("search_timeout", "0s", "search_timeout: must be 1ms or longer (it is '0s')"),
         ("shutdown_grace", "25h", "shutdown_grace: must be 1d or shorter (it is '25h')"),
     ],
 )

@@ -1,5 +1,7 @@
 """The vectors in memory: what a scan answers is what working everything out would, whatever the order they came in."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -55,6 +57,10 @@ def exact(ids: Ids, vectors: Bytes, question: NDArray[np.float32]) -> tuple[dict
     return own, windows
 
 
+def same(ones: Iterable[NDArray[np.generic]], others: Iterable[NDArray[np.generic]]) -> bool:
+    return all(np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in zip(ones, others, strict=True))
+
+
 def best(scores: dict[int, float], most: int) -> list[int]:
     return sorted(scores, key=lambda identity: -scores[identity])[:most]
 
@@ -64,13 +70,15 @@ def test_a_small_matrix_is_searched_exactly() -> None:
     question = a_question(vectors)
     own, windows = exact(ids, vectors, question)
     found = Scan(filled(ids, vectors), question)
-    assert list(found.nearest(50)) == best(own, 50)
-    assert list(found.nearest_windows(50)) == best(windows, 50)
+    assert found.nearest(50).ids.tolist() == best(own, 50)
+    assert found.nearest_windows(50).ids.tolist() == best(windows, 50)
     scores, marks = found.of(ids[::3])
     of_windows = found.windows_of(ids[::3])
-    assert marks == dict.fromkeys(ids[::3].tolist(), USER)
-    assert scores == pytest.approx({i: own[i] for i in ids[::3].tolist()}, abs=2e-3)
-    assert of_windows == pytest.approx({i: windows[i] for i in ids[::3].tolist()}, abs=2e-3)
+    wanted = np.unique(ids[::3]).tolist()
+    assert marks.tolist() == [USER] * len(wanted)
+    assert scores.ids.tolist() == of_windows.ids.tolist() == wanted
+    assert scores.cosines == pytest.approx([own[i] for i in wanted], abs=2e-3)
+    assert of_windows.cosines == pytest.approx([windows[i] for i in wanted], abs=2e-3)
 
 
 def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
@@ -82,7 +90,8 @@ def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
         question = a_question(vectors, seed)
         own, windows = exact(ids, vectors, question)
         found = Scan(matrix, question)
-        kept += [len({*found.nearest(50)} & {*best(own, 10)}), len({*found.nearest_windows(50)} & {*best(windows, 10)})]
+        legs = ((found.nearest(50), own), (found.nearest_windows(50), windows))
+        kept += [len({*scores.ids.tolist()} & {*best(expected, 10)}) for scores, expected in legs]
     assert np.mean(kept) >= 9.7
 
 
@@ -95,12 +104,12 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     nearest = best(own, 12_000)
     allowed = np.array([7, 300, 901])
     inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
-    assert list(Scan(matrix, question, allowed).nearest(30)) == inside[:30]
+    assert Scan(matrix, question, allowed).nearest(30).ids.tolist() == inside[:30]
     said = {identity for identity, time in zip(ids.tolist(), times.tolist(), strict=True) if 100 <= time < 103}
-    found = Scan(matrix, question, None, 100, 103).nearest(10)
+    found = Scan(matrix, question, None, 100, 103).nearest(10).ids.tolist()
     assert set(found) <= said
-    assert next(iter(found)) == next(identity for identity in nearest if identity in said)
-    assert not Scan(matrix, question, np.zeros(0, np.int64)).nearest(10)
+    assert found[0] == next(identity for identity in nearest if identity in said)
+    assert not len(Scan(matrix, question, np.zeros(0, np.int64)).nearest(10).ids)
 
 
 @pytest.mark.parametrize("part", [1, 7, 400])
@@ -114,13 +123,12 @@ def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(p
         chosen = turns[first : first + part]
         grown.add(ids[chosen], chosen, np.full(len(chosen), USER), vectors[chosen])
     one, other = Scan(filled(ids, vectors), question), Scan(grown, question)
-    assert one.nearest(100) == other.nearest(100)
-    assert one.nearest_windows(100) == other.nearest_windows(100)
-    for number, near in one.conversations(range(60)).items():
-        again = other.conversations([number])[number]
-        assert near[:-1] == again[:-1]
-        assert np.array_equal(near.mean_vector, again.mean_vector)
-    assert one.within(3, 5) == other.within(3, 5)
+    assert same(one.nearest(100), other.nearest(100))
+    assert same(one.nearest_windows(100), other.nearest_windows(100))
+    near = one.conversations(np.arange(60))
+    for at, number in enumerate(near.numbers.tolist()):
+        assert same([column[at : at + 1] for column in near], other.conversations(np.array([number])))
+    assert same(one.within(3, 5), other.within(3, 5))
 
 
 def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,24 +139,27 @@ def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) 
     for at in range(len(ids)):
         grown.add(ids[at : at + 1], ids[at : at + 1] * 0, ids[at : at + 1] * 0 + USER, vectors[at : at + 1])
     whole = Scan(filled(ids, vectors), question)
-    assert Scan(grown, question).of(ids) == whole.of(ids)
+    (scores, marks), (expected, expected_marks) = Scan(grown, question).of(ids), whole.of(ids)
+    assert same([*scores, marks], [*expected, expected_marks])
 
 
 def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
     ids, vectors = some(500)
     matrix = filled(ids, vectors)
     question = a_question(vectors)
-    gone = int(next(iter(Scan(matrix, question).nearest(1)))) >> BITS
+    gone = int(Scan(matrix, question).nearest(1).ids[0]) >> BITS
     matrix.remove(gone)
     after = Scan(matrix, question)
-    assert gone not in {identity >> BITS for identity in (*after.nearest(500), *after.nearest_windows(500))}
-    assert not after.of(ids[ids >> BITS == gone])[0]
-    assert gone not in after.conversations([gone])
+    assert not any((scores.ids >> BITS == gone).any() for scores in (after.nearest(500), after.nearest_windows(500)))
+    assert not len(after.of(ids[ids >> BITS == gone])[0].ids)
+    assert not len(after.conversations(np.array([gone])).numbers)
     assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == gone)).any()
-    assert len({*after.nearest(500)}) == len({*ids[ids >> BITS != gone].tolist()})
+    assert len(after.nearest(500).ids) == len({*ids[ids >> BITS != gone].tolist()})
 
 
 def test_an_empty_matrix_answers_nothing() -> None:
     found = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
-    assert (found.nearest(5), found.nearest_windows(5), found.of([1]), found.windows_of([1])) == ({}, {}, ({}, {}), {})
-    assert found.conversations([1]) == {}
+    one = np.array([1])
+    for scores in (found.nearest(5), found.nearest_windows(5), found.of(one)[0], found.windows_of(one)):
+        assert not len(scores.ids)
+    assert not len(found.conversations(one).numbers)

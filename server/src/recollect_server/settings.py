@@ -69,8 +69,15 @@ def _listen(value: str) -> str:
     return value
 
 
+def _not_empty(value: object) -> object:
+    """Refuse an empty path, which `Path` takes for the current folder."""
+    if value == "":
+        raise ValueError("must not be empty: write . for the current folder")
+    return value
+
+
 def _at_least(least: timedelta) -> AfterValidator:
-    """Refuse a duration that is shorter: it would keep a thread at work all the time."""
+    """Refuse a duration that is shorter: it would keep a thread at work all the time, or let no call end well."""
 
     def check(value: timedelta) -> timedelta:
         if value < least:
@@ -119,7 +126,9 @@ class Settings(BaseSettings):
     listen: Annotated[str, AfterValidator(_listen)] = Field(
         "127.0.0.1:50051", description="where to listen: host:port or unix:PATH"
     )
-    data_dir: Path = Field(Path(".recollect"), description="the folder that everything is kept in")
+    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
+        Path(".recollect"), description="the folder that everything is kept in"
+    )
     space: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="whose data: a folder in data_dir")
     durability: Literal["fsync", "os"] = Field(
         "fsync", description="fsync: on the disk before the answer; os: trust the system's cache"
@@ -136,8 +145,9 @@ class Settings(BaseSettings):
     search_threads: int = Field(
         3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
     )
-    search_timeout: Duration = Field(
-        timedelta(seconds=30), description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED"
+    search_timeout: Annotated[Duration, _at_least(timedelta(milliseconds=1))] = Field(
+        timedelta(seconds=30),
+        description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED; 1ms or longer",
     )
     update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
     max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")

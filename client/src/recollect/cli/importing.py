@@ -5,17 +5,14 @@ the same ids and stores nothing, and a run that broke off is finished by the nex
 conversation that somebody went on with is left alone.
 """
 
-import errno
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import click
 
@@ -36,7 +33,7 @@ from recollect import (
 from recollect._shared.plain import plain
 from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended
-from recollect.cli.options import Shell, with_shell
+from recollect.cli.options import Shell, Source, with_shell
 from recollect.cli.printing import clean, console, json_line, warn
 from recollect.cli.transcript import Damaged
 
@@ -44,7 +41,6 @@ _CONVERSATION_ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _MESSAGE_FIELD = re.compile(r"messages\[(\d+)\]")
 _MAX_BATCH = 1000
 _MAX_BATCH_BYTES = 4 << 20
-_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _REFUSALS = (AlreadyExists, Damaged, FailedPrecondition, InvalidArgument, NotFound, TurnOutOfDate, Unimplemented)
 """What concerns one conversation alone. Other failures end the import."""
 
@@ -84,31 +80,8 @@ class _Read:
         return str(self.began.fields.get("id") or _hash([self.began.fields, *(line.fields for line in self.lines[:1])]))
 
 
-class _Source(click.ParamType):  # type: ignore[type-arg]  # before 8.4 click's types take no parameter
-    """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BinaryIO:
-        """Open the file. Refuse what is no regular file."""
-        if value == "-" or value.startswith(_PIPES):
-            return cast(BinaryIO, click.File("rb").convert(value, param, ctx))
-        try:
-            return open(value, "rb", opener=_open_regular)
-        except OSError as error:
-            self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
-
-
-def _open_regular(path: str, flags: int) -> int:
-    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "it is no regular file; a pipe is read as `-`", path)
-    return handle
-
-
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=_Source(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE...")
 @with_shell
 def import_(shell: Shell, files: tuple[BinaryIO, ...]) -> None:
     """Bring in conversations from each FILE that `export` wrote; `-` is standard input.

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from recollect_server.cli.folder import alone, folder_of, list_problems, said_plainly, shown
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
@@ -14,7 +14,7 @@ from recollect_server.services.upkeep.backing_up import Copied, back_up
 from recollect_server.services.upkeep.backing_up import restore as copy_back
 from recollect_server.storage.transcript.files import TranscriptFolder
 
-_FOLDER = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+_FOLDER = click.argument("directory", metavar="DIR", type=NamedPath(path_type=Path, file_okay=False))
 
 
 @click.command()

@@ -10,6 +10,7 @@ import click
 from recollect import Client, Conversation, DataDamaged, InvalidArgument, LoadedConversation, NotFound, ResourceExhausted
 
 from recollect_server.cli.conversion import message_from, party_from, time_from
+from recollect_server.cli.options import NamedPath
 from recollect_server.cli.parallel import each
 from recollect_server.cli.plan import Tally
 from recollect_server.cli.remote import connected, with_target
@@ -24,7 +25,7 @@ _PAGE_TOKENS = 2_000_000  # about 8 MB of text
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=NamedPath(file_okay=False, path_type=Path))
 @click.option("--channel", "channels", multiple=True, metavar="NAME", help="only of this channel; may be repeated")
 @click.option("--conversation", "ids", multiple=True, metavar="ID", help="only this conversation; may be repeated")
 @click.option("--overwrite", is_flag=True, help="replace files that are there already")

@@ -13,6 +13,7 @@ import orjson
 from recollect import Client
 
 from recollect_server.cli import recall_sets, transcripts
+from recollect_server.cli.options import NamedPath
 from recollect_server.cli.parallel import each
 from recollect_server.cli.plan import Plan, Skip, Tally
 from recollect_server.cli.recall_sets import SetOptions
@@ -34,7 +35,7 @@ class Sources:
 
 
 @click.command("import")
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.argument("path", type=NamedPath(exists=True, path_type=Path))
 @click.option("--channel", metavar="NAME", help="the channel that a recall set's conversations are put on [web]")
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="only this group of a recall set; may be repeated")
 @click.option("--abbreviations", is_flag=True, help="record a recall set's abbreviations as the conversations' notes")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from recollect import Client, DeadlineExceeded, InvalidArgument, RecollectError, Unavailable
 
-from recollect_server.cli.options import load_settings
+from recollect_server.cli.options import NamedPath, load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def with_target(command: F) -> F:
     def run(*, address: str | None, target: str | None, **values: Any) -> Any:
         return command(target=address or target, **values)
 
-    path = click.Path(path_type=Path)
+    path = NamedPath(path_type=Path)
     decorated: Any = click.option("--config", type=path, metavar="FILE", help="a YAML file with settings, for the address")(run)
     # What --address was called before.
     decorated = click.option("--target", callback=_checked, hidden=True)(decorated)

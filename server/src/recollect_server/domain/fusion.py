@@ -73,7 +73,7 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     of = legs.conversation
     middle = float(np.median(legs.tokens)) if len(legs.tokens) else 0.0
     length = np.log((legs.tokens + 5) / (middle + 5))
-    named = np.nan_to_num(legs.named)
+    named = np.where(np.isnan(legs.named), 0, legs.named)
     return {
         "keyword": own,  # share of the best
         "keyword_z": z(np.sqrt(legs.keyword)),
@@ -91,7 +91,7 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "other": (1 - named) * named.any(),  # it names someone else
         "length": length,  # log of the share of the candidates' median
         "short": np.minimum(length, 0),
-        "answers": np.nan_to_num(legs.asked),  # the message before it asks something
+        "answers": np.where(np.isnan(legs.asked), 0, legs.asked),  # the message before it asks something
         "agent": (legs.role == ASSISTANT).astype(float),
         "first": (legs.sequence <= FIRST_LINE).astype(float),
         "place": np.log1p(np.maximum(legs.sequence - FIRST_LINE, 0)),
@@ -136,11 +136,18 @@ def conversation_features(messages: MessageLegs, legs: ConversationLegs, dates: 
 def z(values: Array, like: Array | None = None) -> Array:
     """Less the mean, by the standard deviation: their own, or those of other values. 0 where nothing is known."""
     known = values if like is None else like
-    known = known[~np.isnan(known)]
-    deviation = float(known.std()) if len(known) else 0.0
+    unknown = np.isnan(known)
+    if unknown.any():
+        known = known[~unknown]
+    if not len(known):
+        return np.zeros(len(values))
+    mean = np.add.reduce(known) / len(known)  # `known.std()` is the same, and works out the mean again
+    behind = known - mean
+    deviation = float(np.sqrt(np.add.reduce(behind * behind) / len(known)))
     if deviation < 1e-9:
         return np.zeros(len(values))
-    standard: Array = np.nan_to_num((values - known.mean()) / deviation)
+    standard: Array = (values - mean) / deviation
+    standard[np.isnan(standard)] = 0
     return standard
 
 
@@ -188,10 +195,9 @@ def _beside(begins: Array) -> Array:
 
 def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], gates: dict[str, float]) -> Array:
     """The sum of the features, each by its base weight and what the gates add."""
-    total: Array = sum(
-        (values * sum(gates[gate] * weight for gate, weight in weights[name].items()) for name, values in features.items()),
-        np.zeros(len(next(iter(features.values())))),
-    )
+    total = np.zeros(len(next(iter(features.values()))))
+    for name, values in features.items():
+        total += values * sum(gates[gate] * weight for gate, weight in weights[name].items())
     return total
 
 

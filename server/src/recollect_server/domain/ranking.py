@@ -42,6 +42,13 @@ def conversation_bm25(
     return chosen, scores[chosen]
 
 
+def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each run of equal values begins. The values are sorted. `np.unique` sorts once more."""
+    changes = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changes[1:])
+    return np.flatnonzero(changes)
+
+
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     """Where the highest scores are, highest first, of equal ones the first first; at most so many."""
     found = np.arange(len(scores))

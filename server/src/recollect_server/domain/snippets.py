@@ -4,6 +4,7 @@ The work is linear in the text and bounded: a long text is read a chunk at a tim
 skipped, and the reading ends where a stretch has all the words or a budget is spent.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ LENGTH = 240
 CHUNK = 8192
 """Characters of a text that are read at a time: about a millisecond's work."""
 
+_ASCII_WORD = re.compile(r"[0-9a-z]+")
+"""A word of a lower-cased ASCII text, as SQLite's `unicode61` cuts it."""
 _CHANGED = 2  # characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for feasibility
 _OWN = 4 * CHUNK  # characters that are read of each text, whatever was read of others: some 10 ms
 _SHARED = 1 << 18  # and of all texts of one answer together, beyond that: some 0.1 s
@@ -61,10 +64,12 @@ class Passages:
     tokenise: Tokenise
     deadline: Deadline
     _left: int = _SHARED
-    _beginnings: list[str] = field(init=False)
+    _beginnings: tuple[str, ...] = field(init=False)
+    _stems: dict[str, str] = field(default_factory=dict)
+    """The stems of words that were looked at."""
 
     def __post_init__(self) -> None:
-        self._beginnings = sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems})
+        self._beginnings = tuple(sorted({stem[: max(1, len(stem) - _CHANGED)] for stem in self.stems}))
 
     def best(self, text: str) -> Passage | None:
         """Return the passage with the most different words; None if no word was found.
@@ -107,6 +112,8 @@ class Passages:
 
     def _matches(self, text: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
+        if text.isascii():
+            return [match for match in self._likely(text) if match[2] in self.stems]
         place = _characters(text)
         matches = [(place(first), place(last), stem) for first, last, stem in self.tokenise(text) if stem in self.stems]
         for run in UNSPACED_RUN.finditer(text):
@@ -124,6 +131,22 @@ class Passages:
             else:
                 apart.append((first, last, stem))
         return apart
+
+    def _likely(self, text: str) -> Iterator[Match]:
+        """Yield the words of an ASCII text that begin as one that is searched for. Of the others no stem is worked out."""
+        lower = text.lower()
+        places: set[Span] = set()
+        for beginning in self._beginnings:
+            at = lower.find(beginning)
+            while at >= 0:
+                if (word := _ASCII_WORD.match(lower, at)) and not (at and lower[at - 1].isalnum()):
+                    places.add(word.span())
+                at = lower.find(beginning, at + 1)
+        for first, last in sorted(places):
+            word_there = lower[first:last]
+            if word_there not in self._stems:
+                ((_, _, self._stems[word_there]),) = self.tokenise(word_there)
+            yield first, last, self._stems[word_there]
 
 
 def passage_at(text: str, position: int) -> str:

@@ -5,8 +5,10 @@ same bytes, whatever it is embedded with: a batch holds pieces of one padded len
 batch of one takes another path and rounds otherwise).
 """
 
+import hashlib
 import os
-from collections import defaultdict
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ OVERLAP = 32
 _STEP = 8  # lengths are padded to a multiple of this
 _BATCH = 2048  # word pieces in one batch: bounds the memory of the attention, and how long a stop waits
 _QUESTION = 4  # pieces of a question that are embedded: some 800 words
+_REMEMBERED = 32  # questions whose vectors are kept: an agent that builds a context often searches for the same text next
 
 _REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented", "RuntimeException")
 
@@ -73,6 +76,8 @@ class Embedder:
                 " with --embedding-model"
             )
         self._begin, self._end = self._tokenizer.encode("").ids
+        self._guard = threading.Lock()  # guards `_questions`
+        self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()  # by hash: no text is kept
 
     def cut(self, text: str) -> list[Piece]:
         """The text as pieces of about equal length, each overlapping the next. One at least."""
@@ -106,13 +111,27 @@ class Embedder:
 
     def question(self, text: str) -> NDArray[np.float32]:
         """The vector of a question, of shape [384]: of one with more than `_QUESTION` pieces, that of its first ones."""
+        name = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        with self._guard:
+            if (known := self._questions.get(name)) is not None:
+                self._questions.move_to_end(name)
+                return known
+        vector = self._question(text)
+        vector.flags.writeable = False
+        with self._guard:
+            self._questions[name] = vector
+            if len(self._questions) > _REMEMBERED:
+                self._questions.popitem(last=False)
+        return vector
+
+    def _question(self, text: str) -> NDArray[np.float32]:
         pieces = self.cut(text)[:_QUESTION]
         if len(pieces) > 1:
             vector: NDArray[np.float32] = unit(self.embed_pieces(pieces).sum(axis=0))
             return vector
         # Alone, not twice: it is compared with vectors and with no other question.
         ids = np.array(pieces, np.int64)
-        alone: NDArray[np.float32] = self._run(ids, np.ones_like(ids))[0]
+        alone: NDArray[np.float32] = self._run(ids, np.ones_like(ids))[0].copy()
         return alone
 
     def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:

@@ -19,6 +19,7 @@ from recollect_server.storage.index.index import Index
 
 _LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
+_PART_BYTES = 4 << 20  # of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates` does
 _OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
 
 Encode = Callable[[CommunicationUpdate], bytes]
@@ -79,7 +80,7 @@ class LiveCommunications:
             asked = (position, most, self._changes)  # what was changed before this is in the index
             if self._answered and self._answered[0] == asked:
                 return self._answered[1]
-        changes = index.external_changes(position.cursor, min(most, _PART))
+        changes = index.external_changes(position.cursor, min(most, _PART), _PART_BYTES)
         if not changes.whole:
             raise Renewed
         updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]

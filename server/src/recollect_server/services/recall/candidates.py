@@ -1,9 +1,7 @@
 """What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as made
-from heapq import nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +11,15 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import asks, named, roles
-from recollect_server.domain.message_ids import number_of
-from recollect_server.domain.ranking import conversation_bm25, highest
+from recollect_server.domain.message_ids import SEQUENCE_BITS
+from recollect_server.domain.ranking import conversation_bm25, highest, starts
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.sections import Counts, by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.search import Bm25, Messages, Scope
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
@@ -30,20 +29,21 @@ _MESSAGES = 200  # the best messages of each leg
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
-_NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
+_AROUND = np.arange(-2, 3)[:, None]  # of a message: the two before it, itself, the two behind it
 _SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
 LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
 _DIGITS = 9  # of a score: sums that were added up in another order, as over a new index, are equal
 
-Scores = dict[int, float]
+_NO_IDS = np.zeros(0, np.int64)
+_NO_WORDS = Bm25(_NO_IDS, np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """What was found, with probabilities as scores (`domain.calibration`). Messages have one order, conversations another."""
 
-    messages: list[Found]
+    messages: Messages
     message_scores: list[float]
     message_legs: MessageLegs
     conversations: list[Outline]
@@ -62,15 +62,19 @@ class Candidates:
         """The conversation of the message at a place."""
         return self.conversations[int(self.message_legs.conversation[message])]
 
-    def fits(self, message: int) -> bool:
-        """Whether the message at a place has any of the words or is near in meaning; not only beside one that does."""
-        return bool(self.message_legs.keyword[message] > 0 or self.message_legs.vector[message] >= LEAST)
+    def fitting(self) -> NDArray[np.bool_]:
+        """Whether each message has any of the words or is near in meaning; not only beside one that does."""
+        fitting: NDArray[np.bool_] = (self.message_legs.keyword > 0) | (self.message_legs.vector >= LEAST)
+        return fitting
 
     def best_messages(self) -> list[int]:
         """The places of the messages, best first; of equal ones in an order that a new index has too."""
-        ids = [self.conversations[of].id for of in self.message_legs.conversation.tolist()]
-        order = self.order.messages.tolist()
-        return sorted(range(len(ids)), key=lambda at: (-order[at], ids[at], self.messages[at].place))
+        by_id = sorted(range(len(self.conversations)), key=lambda at: self.conversations[at].id)
+        rank = np.empty(len(by_id), np.int64)
+        rank[by_id] = np.arange(len(by_id))
+        keys = (self.messages.sequences, rank[self.message_legs.conversation], -self.order.messages)
+        best: list[int] = np.lexsort(keys).tolist()
+        return best
 
     def best_conversations(self) -> list[int]:
         """The places of the conversations, likewise."""
@@ -92,28 +96,30 @@ def gather(
     deadline.check()
     numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
-    keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
+    keyword = index.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
     deadline.check()
-    best = nsmallest(_MESSAGES, keyword.keys() - scope.hidden, key=lambda identity: (-keyword[identity], identity))
-    around = {beside for identity in best for beside in (identity - 1, identity + 1)}
-    near, abbreviated = _near(scans, scope.hidden) if scans else (set[int](), set[int]())
+    hidden = np.array(sorted(scope.hidden), np.int64)
+    visible = np.isin(keyword.ids, hidden, invert=True)
+    best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
+    near, abbreviated = _near(scans, hidden) if scans else (_NO_IDS, _NO_IDS)
     deadline.check()
-    shown = index.showable({*best, *around, *near} - scope.hidden, scope)
-    leading = numbers[highest(whole, most)].tolist()
-    known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
-    ids = sorted(identity for identity, found in shown.items() if found.number in known)
-    messages, conversations = [shown[identity] for identity in ids], [known[number] for number in sorted(known)]
+    shown = index.showable(np.setdiff1d(_union(best - 1, best, best + 1, near), hidden, assume_unique=True), scope)
+    leading = numbers[highest(whole, most)]
+    known = index.outlines(_union(leading, abbreviated, shown.numbers).tolist())
+    conversations = [known[number] for number in sorted(known)]
+    there = np.array([outline.number for outline in conversations], np.int64)
+    messages = shown.only(np.isin(shown.numbers, there))
     deadline.check()
-    of_messages = _message_legs(query, ids, messages, conversations, keyword, scans)
+    of_messages = _message_legs(query, messages, there, keyword, scans)
     deadline.check()
-    of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
-    now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
+    of_conversations = _conversation_legs(conversations, there, _Values(numbers, whole), of_messages, scans)
+    now = scope.end if scope.end is not None else int(messages.times.max(initial=0))
     deadline.check()
     sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
     deadline.check()
     order = _rounded(fuse(Question(query, now), of_messages, of_conversations, sections))
     scores = _rounded(calibrated(order, index.weigh(query, terms), of_messages, of_conversations))
-    others = np.isin([outline.number for outline in conversations], numbers, invert=True)
+    others = np.isin(there, numbers, invert=True)
     total = len(numbers) + int(others.sum())
     return Candidates(
         messages,
@@ -204,40 +210,51 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
     return numbers[inside], scores[inside]
 
 
-def _near(scans: Scans, hidden: frozenset[int]) -> tuple[set[int], set[int]]:
+def _near(scans: Scans, hidden: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The messages that are near to the question by themselves or with their neighbours; conversations by their abbreviations."""
     most = _MESSAGES + len(hidden)
-    legs = (scans.messages.nearest(most), scans.messages.nearest_windows(most))
-    near = {identity for leg in legs for identity, cosine in leg.items() if cosine >= LEAST}
-    abbreviations = scans.abbreviations.nearest(_ABBREVIATIONS)
-    return near - hidden, {number_of(identity) for identity, cosine in abbreviations.items() if cosine >= LEAST}
+    near = _union(*map(_fits, (scans.messages.nearest(most), scans.messages.nearest_windows(most))))
+    numbers = _union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
+    return np.setdiff1d(near, hidden, assume_unique=True), numbers
 
 
-def _message_legs(
-    query: str, ids: list[int], found: list[Found], conversations: list[Outline], keyword: Scores, scans: Scans | None
-) -> MessageLegs:
-    place = {outline.number: at for at, outline in enumerate(conversations)}
-    vectors: Scores = {}
-    windows: Scores = {}
-    marked: dict[int, int] = {}
+def _fits(scores: Scores) -> NDArray[np.int64]:
+    return scores.ids[scores.cosines >= LEAST]
+
+
+def _union(*parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what is in any of the arrays, ascending, each once. Faster than `np.unique`."""
+    joined = np.concatenate(parts)
+    joined.sort()
+    once: NDArray[np.int64] = joined[starts(joined)]
+    return once
+
+
+def _message_legs(query: str, found: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None) -> MessageLegs:
+    """Return what each leg says of these messages; `numbers` are those of the conversations that they are of, ascending."""
+    ids = found.ids
+    words = _Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
+    vectors = np.full((3, len(ids)), np.nan)
+    windows, marks = vectors[0], np.full((2, len(ids)), -1)
     if scans:
-        vectors, marked = scans.messages.of({*ids, *(i - 1 for i in ids), *(i + 1 for i in ids)})
-        windows = scans.messages.windows_of(ids)
-    names = np.array(ids, np.int64)
-    words, vector, marks = _Values.by_name(keyword), _Values.by_name(vectors), _Values.by_name(marked)
-    own, before = (marks.of(wanted, -1).astype(np.int64) for wanted in (names, names - 1))
+        beside = ids + _AROUND[1:4]
+        scores, marked = scans.messages.of(_union(*beside))
+        vectors = _Values(scores.ids, scores.cosines).of(beside)
+        marks = _Values(scores.ids, marked).of(beside[:2], -1).astype(np.int64)
+        windows = _Values(*scans.messages.windows_of(ids)).of(ids)
+    before, own = marks
     return MessageLegs(
-        conversation=np.array([place[it.number] for it in found], np.int64),
-        keyword=words.of(names, 0),
-        keyword_before=np.stack([words.of(names - by, 0) for by in (1, 2)]),
-        keyword_after=np.stack([words.of(names + by, 0) for by in (1, 2)]),
-        vector=vector.of(names),
-        vector_before=vector.of(names - 1),
-        vector_after=vector.of(names + 1),
-        window=_Values.by_name(windows).of(names),
-        tokens=np.array([it.tokens for it in found], float),
-        sequence=np.array([it.place[0] for it in found], float),
-        time=np.array([it.time for it in found], float),
+        conversation=np.searchsorted(numbers, found.numbers),
+        keyword=words[2],
+        keyword_before=words[1::-1],
+        keyword_after=words[3:],
+        vector=vectors[1],
+        vector_before=vectors[0],
+        vector_after=vectors[2],
+        window=windows,
+        tokens=found.tokens.astype(np.float64),
+        sequence=found.sequences.astype(np.float64),
+        time=found.times.astype(np.float64),
         role=np.where(own < 0, np.nan, roles(own)),
         asked=np.where(before < 0, np.nan, asks(before)),
         named=np.where(own < 0, np.nan, named(own, query)),
@@ -245,27 +262,29 @@ def _message_legs(
 
 
 def _conversation_legs(
-    conversations: list[Outline], whole: "_Values", messages: MessageLegs, scans: Scans | None
+    conversations: list[Outline], numbers: NDArray[np.int64], whole: "_Values", messages: MessageLegs, scans: Scans | None
 ) -> ConversationLegs:
-    numbers = [outline.number for outline in conversations]
-    near = scans.messages.conversations(numbers) if scans else {}
-    notes = scans.abbreviations.conversations(numbers) if scans else {}
-    names = np.array(numbers, np.int64)
-
-    def best(values: Array) -> Array:
-        found = np.zeros(len(numbers))
-        np.maximum.at(found, messages.conversation, values)
-        return found
-
+    unknown = np.full(len(numbers), np.nan)
+    best, of_users, window, mean, abbreviation = (unknown,) * 5
+    mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
+    if scans:
+        near, notes = scans.messages.conversations(numbers), scans.abbreviations.conversations(numbers)
+        best, of_users, window, mean = (
+            _Values(near.numbers, values).of(numbers) for values in (near.best, near.best_of_users, near.window, near.mean)
+        )
+        mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
+        abbreviation = _Values(notes.numbers, notes.best).of(numbers)
+    best_keyword = np.zeros(len(numbers))
+    np.maximum.at(best_keyword, messages.conversation, messages.keyword)
     return ConversationLegs(
-        keyword=whole.of(names, 0),
-        message_keyword=best(messages.keyword),
-        vector=_Values.by_name({n: it.best for n, it in near.items()}).of(names),
-        user_vector=_Values.by_name({n: it.best_of_users for n, it in near.items()}).of(names),
-        window=_Values.by_name({n: it.window for n, it in near.items()}).of(names),
-        vector_mean=_Values.by_name({n: it.mean for n, it in near.items()}).of(names),
-        mean_vector=np.stack([near[n].mean_vector if n in near else _NO_VECTOR for n in numbers] or [_NO_VECTOR])[: len(numbers)],
-        abbreviation=_Values.by_name({n: it.best for n, it in notes.items()}).of(names),
+        keyword=whole.of(numbers, 0),
+        message_keyword=best_keyword,
+        vector=best,
+        user_vector=of_users,
+        window=window,
+        vector_mean=mean,
+        mean_vector=mean_vector,
+        abbreviation=abbreviation,
         messages=np.array([it.message_count for it in conversations], float),
         begin=np.array([it.create_time for it in conversations], float),
     )
@@ -277,18 +296,11 @@ class _Values:
 
     names: NDArray[np.int64]
     """Ascending."""
-    values: Array
-
-    @classmethod
-    def by_name(cls, values: Mapping[int, float]) -> "_Values":
-        """Those of a dictionary."""
-        names = np.fromiter(values, np.int64, len(values))
-        order = np.argsort(names)
-        return cls(names[order], np.fromiter(values.values(), np.float64, len(values))[order])
+    values: NDArray[np.floating] | NDArray[np.int64]
 
     def of(self, wanted: NDArray[np.int64], missing: float = np.nan) -> Array:
         """The values of these names; `missing` for one that has none."""
         if not len(self.names):
-            return np.full(len(wanted), missing, np.float64)
+            return np.full(wanted.shape, missing, np.float64)
         at = np.minimum(np.searchsorted(self.names, wanted), len(self.names) - 1)
         return np.where(self.names[at] == wanted, self.values[at], missing)

@@ -1,6 +1,9 @@
 """Recall: conversations and messages found again by their words, by what they mean, by time, and the turns around them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
@@ -25,6 +28,7 @@ from recollect_server.services.working_context import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
+from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
 _SPARE = 50  # conversations that are scored beside twice as many as are asked for: by other legs others may be better
@@ -123,10 +127,7 @@ class Recall:
                 terms = index.terms(query)
                 found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
-                leading = found.best_conversations()[:limit]
-                showing.prepare(
-                    {found.conversation_of(at).number for at in best[:limit]} | {found.conversations[at].number for at in leading}
-                )
+                showing.prepare(_first_shown(found, best, limit))
                 hits = self._hits(found, best, showing, limit, least, explain=explain)
                 results = self._results(found, best, showing, scope, limit, least, explain=explain)
         except IndexUnavailable as error:
@@ -200,33 +201,32 @@ class Recall:
     def _results(
         self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, least: float, *, explain: bool
     ) -> list[Result]:
-        places: dict[int, list[int]] = {}
-        for at in best:
-            places.setdefault(found.messages[at].number, []).append(at)
+        order, fitting = np.array(best, np.int64), found.fitting()
+        owners = found.message_legs.conversation[order]
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
         for at in found.best_conversations():
             if len(results) == limit or found.order.conversations[at] <= 0 or found.conversation_scores[at] < least:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
-            there = places.get(number, [])
-            matched = [found.messages[place] for place in there]
-            others = [found.messages[place] for place in there[1:] if found.fits(place)]
-            by_words = any(found.message_legs.keyword[place] > 0 for place in there)
-            if not matched:
+            there = order[owners == at]
+            fits = there[fitting[there]].tolist()
+            by_words = bool((found.message_legs.keyword[there] > 0).any())
+            turns = found.messages.turn_numbers[there].tolist()
+            shown: Iterable[Found] = (found.messages[place] for place in dict.fromkeys([*there[:1].tolist(), *fits]))
+            if not turns:
                 matched, by_words = self._best_within(showing.terms, found.scans, scope, number)
-                others = matched
+                shown, turns = matched, [it.turn_number for it in matched]
             # What led here is shown: the notes where they have the words and no message does, or are near and no message is.
             by_notes = not by_words and (
-                number in found.noted
-                or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not any(map(found.fits, there)))
+                number in found.noted or (bool(found.conversation_legs.abbreviation[at] >= LEAST) and not fits)
             )
             # The best one, or where that cannot be read another that fits. None: no message that has the words may be shown.
-            message = next((read for it in (*matched[:1], *others) if (read := showing.message(conversation_id, it.place))), None)
+            message = next((read for it in shown if (read := showing.message(conversation_id, it.place))), None)
             conversation = showing.conversation(number)
             if conversation is None or (message is None and not by_notes):
                 continue
-            turns = list(dict.fromkeys(it.turn_number for it in matched))[:_TURNS] if message else []
+            turns = list(dict.fromkeys(turns))[:_TURNS] if message else []
             if message is None or by_notes:
                 snippet = showing.notes(conversation)
             else:
@@ -239,12 +239,26 @@ class Recall:
         """Return the best messages of a conversation none of which is among the best of all, and whether they have the words; those
         without are the nearest in meaning.
         """
-        scores = self._index.message_scores(terms, scope, _TURNS, within=number) if terms else {}
-        by_words = bool(scores)
-        if not scores and scans:
-            scores = scans.messages.within(number, _TURNS)
-        shown = self._index.showable({*scores}, scope)
-        return [shown[key] for key in sorted(scores, key=lambda key: (-scores[key], key)) if key in shown], by_words
+        best = self._index.message_scores(terms, scope, _TURNS, within=number).best(_TURNS) if terms else np.zeros(0, np.int64)
+        by_words = len(best) > 0
+        if not by_words and scans:
+            best = scans.messages.within(number, _TURNS).ids
+        shown = self._index.showable(best, scope)
+        at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
+        return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
+
+
+def _first_shown(found: Candidates, best: list[int], limit: int) -> dict[int, list[Place]]:
+    """Return by conversation the messages that are shown first: the best of all, and the best of each of the best conversations."""
+    owners = found.message_legs.conversation
+    leading = found.best_conversations()[:limit]
+    _, first = np.unique(owners[best], return_index=True)
+    best_of = {int(owners[best[at]]): best[at] for at in first.tolist()}
+    places: dict[int, list[Place]] = {found.conversations[at].number: [] for at in leading}
+    for at in dict.fromkeys([*best[:limit], *(best_of[at] for at in leading if at in best_of)]):
+        message = found.messages[at]
+        places.setdefault(message.number, []).append(message.place)
+    return places
 
 
 def _around(turns: list[int]) -> tuple[int, int] | None:

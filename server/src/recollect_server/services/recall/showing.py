@@ -36,9 +36,12 @@ class Showing:
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}
 
-    def prepare(self, numbers: set[int]) -> None:
-        """Read these conversations at once: one query each would cost more than all together."""
-        self._conversations |= self._index.by_number(numbers)
+    def prepare(self, places: dict[int, list[Place]]) -> None:
+        """Read these conversations and messages, by number: each transcript is opened once, and the index is asked once for all."""
+        self._conversations |= self._index.by_number({*places})
+        for number, wanted in places.items():
+            if (conversation := self._conversations.get(number)) is not None and wanted:
+                self._read(conversation.id, sorted(wanted))
 
     def conversation(self, number: int) -> Conversation | None:
         """The conversation of a number; None of one that is gone."""
@@ -49,21 +52,22 @@ class Showing:
     def message(self, conversation_id: str, place: Place) -> Message | None:
         """The message at a place of a transcript; None if its line is damaged, or its conversation gone or among the `unread`."""
         name = (conversation_id, place[0])
-        if name not in self._messages:  # most are shown twice: alone, and for their conversation
-            self._messages[name] = self._message(conversation_id, place)
+        if name not in self._messages:
+            self._read(conversation_id, [place])
         return self._messages[name]
 
-    def _message(self, conversation_id: str, place: Place) -> Message | None:
+    def _read(self, conversation_id: str, places: list[Place]) -> None:
+        """Read the messages at these places of a transcript, ascending."""
         self._deadline.check()
-        if conversation_id in self.unread:
-            return None
-        try:
-            found = read_found(self._space, conversation_id, [place])
-        except StorageUnavailable as error:
-            log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
-            self.unread.add(conversation_id)
-            return None
-        return found[0] if found else None
+        found: list[Message] = []
+        if conversation_id not in self.unread:
+            try:
+                found = read_found(self._space, conversation_id, places) or []
+            except StorageUnavailable as error:
+                log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
+                self.unread.add(conversation_id)
+        self._messages |= {(conversation_id, place[0]): None for place in places}
+        self._messages |= {(conversation_id, message.sequence): message for message in found}
 
     def snippet(self, conversation_id: str, number: int, message: Message) -> str:
         """Return the part of the message with the most of the words; without any, the part that is nearest in meaning."""

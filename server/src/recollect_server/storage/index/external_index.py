@@ -5,6 +5,7 @@ conversations that are not taken in yet.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import apsw
 
@@ -105,8 +106,11 @@ class ExternalIndex(IndexLog):
         with self.reading(settled=False) as connection:
             return external.escalations(connection, number, limit, after, resolved=resolved)
 
-    def external_changes(self, cursor: int, limit: int) -> ExternalChanges:
-        """The oldest changes behind a cursor; see `ExternalChanges`."""
+    def external_changes(self, cursor: int, limit: int, max_bytes: int) -> ExternalChanges:
+        """Return the oldest changes behind a cursor; see `ExternalChanges`.
+
+        Their messages have `max_bytes` together, unless that of the first change alone has more.
+        """
         with self._moment() as connection:
             whole = updates.reaches_back_to(connection, cursor, updates.EXTERNAL)
             last = updates.last(connection, updates.EXTERNAL)
@@ -115,6 +119,8 @@ class ExternalIndex(IndexLog):
             asked = external.escalations_by_id(connection, {row.escalation_id for row in rows if row.escalation_id})
             found = {row.cursor: external.place(connection, row.number, row.sequence) for row in rows}
             places = {at: place for at, place in found.items() if place is not None}
+            sizes = accumulate(places[row.cursor][2] if row.cursor in places else 0 for row in rows)
+            rows = [row for at, (row, size) in enumerate(zip(rows, sizes, strict=True)) if at == 0 or size <= max_bytes]
             return ExternalChanges(whole, last, rows, known, asked, places)
 
     def newest_communications(self, limit: int) -> tuple[int, list[Communication]]:

@@ -1,6 +1,6 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from recollect_server.domain.budget import BYTES_PER_TOKEN
 from recollect_server.domain.calibration import QuestionWords
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.domain.ranking import starts
 from recollect_server.storage.index import conversations, notes_words, words
 from recollect_server.storage.index.conversations import Filter, Outline
 from recollect_server.storage.index.file import IndexFile
@@ -40,7 +41,7 @@ class Scope:
         return self.start is not None or self.end is not None
 
 
-class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
+class Found(NamedTuple):
     """A message that may be shown: where its line is, and when it was said."""
 
     number: int
@@ -50,35 +51,91 @@ class Found(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     tokens: int
 
 
-def message_scores(
-    connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None
-) -> dict[int, float]:
-    """BM25 of the best messages with any of the terms, by id; higher is better. `within` is one conversation's number.
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages that may be shown: a column for each field, of shape [n]. An object is made only of those that are asked for."""
+
+    ids: NDArray[np.int64]
+    """Ascending."""
+    turn_numbers: NDArray[np.int64]
+    times: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, at: int) -> Found:
+        identity = int(self.ids[at])
+        place = (sequence_of(identity), int(self.offsets[at]), int(self.lengths[at]))
+        return Found(number_of(identity), int(self.turn_numbers[at]), int(self.times[at]), place, int(self.tokens[at]))
+
+    def __iter__(self) -> Iterator[Found]:
+        return map(self.__getitem__, range(len(self)))
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of their conversations, ascending."""
+        return self.ids >> SEQUENCE_BITS
+
+    @property
+    def sequences(self) -> NDArray[np.int64]:
+        """Their lines in the transcripts."""
+        return self.ids & MAX_LINES
+
+    def only(self, chosen: NDArray[np.bool_]) -> "Messages":
+        """Return those that are chosen."""
+        if chosen.all():
+            return self
+        columns = (self.ids, self.turn_numbers, self.times, self.offsets, self.lengths, self.tokens)
+        return Messages(*(column[chosen] for column in columns))
+
+
+class Bm25(NamedTuple):
+    """BM25 of messages by id: arrays of shape [n], the ids ascending."""
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+    def best(self, most: int) -> NDArray[np.int64]:
+        """Return the ids of the highest scores, highest first; of equal ones the lower id first."""
+        best: NDArray[np.int64] = self.ids[np.lexsort((self.ids, -self.scores))[:most]]
+        return best
+
+
+def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
+    """BM25 of the best messages with any of the terms; higher is better. `within` is one conversation's number.
 
     A term that only ranks finds none, but within one conversation.
     """
     finding = [term for term in terms if within is not None or not term.only_ranks]
-    scores = _best(connection, _any(finding), scope, limit, within)
+    ids, values = _best(connection, _any(finding), scope, limit, within)
     if ranking := [term for term in terms if term not in finding]:
         # The sum over all terms, where both kinds are: higher than what the finding ones gave alone.
-        scores |= _best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within)
-        scores = dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit])
-    return scores
+        scores = dict(zip(ids, values, strict=True))
+        scores |= zip(*_best(connection, f"({_any(finding)}) AND ({_any(ranking)})", scope, limit, within), strict=True)
+        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+        ids, values = [pair[0] for pair in best], [pair[1] for pair in best]
+    names = np.array(ids, np.int64)
+    order = np.argsort(names)
+    return Bm25(names[order], np.array(values, np.float64)[order])
 
 
-def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None) -> dict[int, float]:
+def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None) -> tuple[list[int], list[float]]:
     where, values = _conditions(scope)
     if within is not None:
         where.append("turns_fts.rowid BETWEEN ? AND ?")
         values += id_range(within)
     times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.timed else ""
-    # As two texts: one step for SQLite, without Python's global lock.
+    # As two texts: one step for SQLite, without Python's global lock. The `+` lets SQLite sort: FTS5 would prepare a second
+    # statement for that with every search, which takes as long as the matches of a small history.
     ids, scores = connection.execute(
         "SELECT json_group_array(id), json_group_array(-score) FROM (SELECT turns_fts.rowid AS id, rank AS score"
-        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)} ORDER BY rank LIMIT ?)",
+        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)} ORDER BY +rank LIMIT ?)",
         (match, *values, limit),
     ).get
-    return dict(zip(orjson.loads(ids), orjson.loads(scores), strict=True))
+    return orjson.loads(ids), orjson.loads(scores)
 
 
 def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -90,7 +147,14 @@ def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArra
     else:
         query = f"SELECT group_concat(doc >> {SEQUENCE_BITS}) FROM turns_occurrences WHERE term = ?"
         numbers = connection.execute(query, (term.stem,)).get
-    return np.unique(np.fromstring(numbers or "", dtype=np.int64, sep=","), return_counts=True)
+    found = np.fromstring(numbers or "", dtype=np.int64, sep=",")
+    if not (found[1:] >= found[:-1]).all():  # both tables answer in the order of messages, which nothing promises
+        found.sort()
+    first = starts(found)
+    counts = np.empty_like(first)
+    np.subtract(first[1:], first[:-1], out=counts[:-1])
+    counts[-1:] = len(found) - first[-1:]
+    return found[first], counts
 
 
 def lines_with(connection: apsw.Connection, term: Term, number: int) -> NDArray[np.int64]:
@@ -150,20 +214,19 @@ def numbers_within(connection: apsw.Connection, start: int | None, end: int | No
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
-def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[int, Found]:
+def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
     """Those of these messages that exist and were said within the scope. Their conversations may be on their way out."""
-    if not ids:
-        return {}
     times, values = _times(scope)
-    rows = connection.execute(
-        "SELECT json_group_array(json_array(m.id, m.turn_number, m.time, m.offset, m.length, m.tokens)) FROM messages m"
+    names = "id", "turn_number", "time", "offset", "length", "tokens"
+    # As one text for each column: a row for each message took ten times as long, and Python's global lock with it.
+    texts = connection.execute(
+        f"SELECT {', '.join(f'json_group_array({name})' for name in names)} FROM messages m"
         f" WHERE m.id IN (SELECT value FROM json_each(?)){_and(times)}",
-        (orjson.dumps(list(ids)).decode(), *values),
-    ).get
-    return {
-        row[0]: Found(number_of(row[0]), row[1], row[2], (sequence_of(row[0]), row[3], row[4]), row[5])
-        for row in orjson.loads(rows)
-    }
+        (orjson.dumps(ids.tolist()).decode(), *values),
+    ).fetchone()
+    assert texts is not None  # an aggregate answers with one row
+    columns = np.array([orjson.loads(str(text)) for text in texts], np.int64)
+    return Messages(*columns[:, np.argsort(columns[0])])
 
 
 def _and(conditions: list[str]) -> str:
@@ -215,8 +278,8 @@ class Searching(IndexFile):
         with self.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
             return words.tokens(connection, text.encode())
 
-    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> dict[int, float]:
-        """BM25 of the best messages with any of the terms, by id."""
+    def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
+        """BM25 of the best messages with any of the terms."""
         with self.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
 
@@ -259,7 +322,7 @@ class Searching(IndexFile):
         with self.reading() as connection:
             return numbers_within(connection, start, end)
 
-    def showable(self, ids: set[int], scope: Scope) -> dict[int, Found]:
+    def showable(self, ids: NDArray[np.int64], scope: Scope) -> Messages:
         """Those of these messages that exist and lie in the scope."""
         with self.reading() as connection:
             return showable(connection, ids, scope)

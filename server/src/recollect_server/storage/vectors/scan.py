@@ -7,7 +7,6 @@ A cosine is the same wherever its vector lies in the matrix, to the last bit: th
 that sums of products are whole numbers, which floats add without rounding.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.legs import DIMENSIONS
 from recollect_server.domain.marks import USER, roles
+from recollect_server.domain.ranking import starts
 from recollect_server.storage.vectors.matrix import Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 
@@ -28,20 +28,28 @@ _COSINES = np.cos(np.pi * np.arange(DIMENSIONS + 1) / DIMENSIONS).astype(np.floa
 
 _BASE = 128
 
-Scores = dict[int, float]
 Cosines = NDArray[np.float64]
 
 
-class Near(NamedTuple):
-    """How near a conversation is: cosines of its pieces, but for `window`."""
+class Scores(NamedTuple):
+    """Cosines by id: arrays of shape [n], in which every id stands once."""
 
-    best: float
-    window: float
-    best_of_users: float
+    ids: NDArray[np.int64]
+    cosines: Cosines
+
+
+class Near(NamedTuple):
+    """How near conversations are: cosines of their pieces, but for `window`. Arrays of shape [n]."""
+
+    numbers: NDArray[np.int64]
+    """The conversations, ascending."""
+    best: Cosines
+    window: Cosines
+    best_of_users: Cosines
     """nan: of none by a user."""
-    mean: float
+    mean: Cosines
     mean_vector: NDArray[np.float32]
-    """The direction of the sum of all its pieces' unit vectors: [384]."""
+    """The directions of the sums of all their pieces' unit vectors: [n, 384]."""
 
 
 class Scan:
@@ -63,6 +71,7 @@ class Scan:
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
         self._known = np.full(view.count, np.nan)  # cosines, as far as they were worked out
+        self._known_windows = np.full(view.count, np.nan)  # likewise those of windows
         self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
         self._most = max(RESCORED, int(SHARE * view.count))
         found = np.flatnonzero(self._allowed)
@@ -80,49 +89,51 @@ class Scan:
             near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
             near = self._each_once(near)
             near = near[self._allowed[near]]
-            entries = _best(near, self._sums(near, self._about), self._most)
+            entries = _best(near, self._sums(near, self._about, self._view.around(near)), self._most)
         return self._first(entries, self._windows(entries), most)
 
-    def of(self, ids: Iterable[int]) -> tuple[Scores, dict[int, int]]:
-        """How near these are, and what else is known of them (`domain.marks`). Those without a vector are left out."""
-        entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
-        marks = dict(zip(self._view.ids[entries].tolist(), self._view.marks[entries].tolist(), strict=True))
-        return self._by_id(entries, self._cosines(entries)), marks
+    def of(self, ids: NDArray[np.int64]) -> tuple[Scores, NDArray[np.int64]]:
+        """Return how near these are, ascending by id, and what else is known of each (`domain.marks`).
+
+        Those without a vector are left out.
+        """
+        entries = self._matrix.of(self._view, ids)
+        scores = self._by_id(entries, self._cosines(entries))
+        order = np.argsort(self._view.ids[entries], kind="stable")
+        at = np.searchsorted(self._view.ids[entries], scores.ids, sorter=order)
+        return scores, self._view.marks[entries[order[at]]]
 
     def best_piece(self, identity: int) -> tuple[int, int]:
         """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of one without a vector."""
         entries = np.sort(self._matrix.of(self._view, np.array([identity])))
         return (int(self._cosines(entries).argmax()), len(entries)) if len(entries) else (0, 1)
 
-    def windows_of(self, ids: Iterable[int]) -> Scores:
-        """How near the windows of these are."""
-        entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
+    def windows_of(self, ids: NDArray[np.int64]) -> Scores:
+        """How near the windows of these are, ascending by id."""
+        entries = self._matrix.of(self._view, ids)
         return self._by_id(entries, self._windows(entries))
 
-    def conversations(self, numbers: Iterable[int]) -> dict[int, Near]:
+    def conversations(self, numbers: NDArray[np.int64]) -> Near:
         """How near these conversations are, but those without a vector; of very many entries those that look best count."""
-        entries = self._matrix.of_conversations(self._view, np.fromiter(numbers, np.int64))
+        entries = self._matrix.of_conversations(self._view, numbers)
         entries = entries[self._allowed[entries]]
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
         if not len(entries):
-            return {}
+            none = np.zeros(0)
+            return Near(np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32))
         cosines, owners = self._cosines(entries), self._view.ids[entries] >> self._matrix.sequence_bits
         order = np.lexsort((-cosines, owners))
         entries, cosines, owners = entries[order], cosines[order], owners[order]
-        names, first, counts = np.unique(owners, return_index=True, return_counts=True)
+        first = starts(owners)
         windows = np.maximum.reduceat(self._windows(entries), first)
         users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
-        averages = np.add.reduceat(cosines, first) / counts
-        rows = np.stack([cosines[first], windows, np.where(users > -2, users, np.nan), averages], axis=1)
+        averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         units = self._view.rows.get(entries) * self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        means = sums / np.where(lengths > 0, lengths, 1)
-        return {
-            name: Near(best, window, of_users, mean, vector)
-            for name, (best, window, of_users, mean), vector in zip(names.tolist(), rows.tolist(), means, strict=True)
-        }
+        means = np.asarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
+        return Near(owners[first], cosines[first], windows, np.where(users > -2, users, np.nan), averages, means)
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
@@ -138,15 +149,24 @@ class Scan:
         return found
 
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
-        return _highest(self._view.ids[entries], scores)
+        """The highest score of each id, ascending by id."""
+        ids = self._view.ids[entries]
+        if _ascends(ids):
+            return Scores(ids, scores)
+        order = np.argsort(ids, kind="stable")
+        ids, scores = ids[order], scores[order]
+        first = starts(ids)
+        return Scores(ids[first], np.maximum.reduceat(scores, first))
 
     def _first(self, entries: Entries, scores: Cosines, most: int) -> Scores:
         """The best ids, each with its best piece's score, best first; of equal ones the first first."""
         ids = self._view.ids[entries]
         order = np.lexsort((ids, -scores))
-        _, first = np.unique(ids[order], return_index=True)
-        chosen = order[np.sort(first)[:most]]
-        return dict(zip(ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
+        if not _ascends(ids):
+            _, first = np.unique(ids[order], return_index=True)
+            order = order[np.sort(first)]
+        chosen = order[:most]
+        return Scores(ids[chosen], scores[chosen])
 
     def _cosines(self, entries: Entries) -> Cosines:
         missing = entries[np.isnan(self._known[entries])]
@@ -157,14 +177,18 @@ class Scan:
         return cosines
 
     def _windows(self, entries: Entries) -> Cosines:
-        near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
-        self._cosines(self._each_once(near))
-        return self._sums(entries, self._known)
+        missing = entries[np.isnan(self._known_windows[entries])]
+        if len(missing):
+            around = self._view.around(missing)
+            self._cosines(self._each_once(np.concatenate([missing, *(near for _, near in around)])))
+            self._known_windows[missing] = self._sums(missing, self._known, around)
+        windows: Cosines = self._known_windows[entries]
+        return windows
 
-    def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
-        """The windows' cosines, from those of their entries."""
+    def _sums(self, entries: Entries, cosines: NDArray[np.floating], around: list[tuple[float, Entries]]) -> Cosines:
+        """The windows' cosines, from those of their entries and of those around them."""
         total = cosines[entries].astype(np.float64)
-        for weight, near in self._view.around(entries):
+        for weight, near in around:
             total += np.where(near >= 0, weight * cosines[near], 0)
         sums: Cosines = total / self._view.window[entries]
         return sums
@@ -206,9 +230,6 @@ def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
     return found
 
 
-def _highest(owners: NDArray[np.int64], scores: Cosines) -> Scores:
-    """The highest score of each owner."""
-    names, places = np.unique(owners, return_inverse=True)
-    best = np.full(len(names), -2.0)
-    np.maximum.at(best, places, scores)
-    return dict(zip(names.tolist(), best.tolist(), strict=True))
+def _ascends(ids: NDArray[np.int64]) -> bool:
+    """Return whether each id is higher than the one before it: then no id stands twice."""
+    return bool((ids[1:] > ids[:-1]).all())
