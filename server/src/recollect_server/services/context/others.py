@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from recollect_server.domain.context import Candidate, Dropped, Tier
+from recollect_server.domain.dates import read_dates, without_dates
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.message import Message
 from recollect_server.domain.relevance import says_little
@@ -69,7 +70,8 @@ def recall(
     index = space.index
     question = message[:_QUESTION]
     with index.until(deadline):
-        found = gather(index, meaning, question, index.terms(question), Scope(without=number), _CONVERSATIONS, deadline)
+        terms = index.terms(without_dates(question, read_dates(question, asked.now)))
+        found = gather(index, meaning, question, terms, Scope(without=number), _CONVERSATIONS, deadline, asked.now)
     chosen: dict[str, dict[Place, float]] = {}
     numbers: set[int] = set()
     dropped: list[Dropped] = []

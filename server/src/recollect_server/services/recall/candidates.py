@@ -1,13 +1,14 @@
 """What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as made
 from heapq import nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.dates import Mention, read_dates, without_dates
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
@@ -29,6 +30,7 @@ _SPARE = 200  # more of each, where one conversation is left out: they may be it
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
+_DATED = 100  # messages of a time that the question names, by each leg
 _NO_VECTOR = np.zeros(DIMENSIONS, np.float32)
 _SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
 LEAST = 0.2
@@ -75,14 +77,16 @@ class Candidates:
 
 
 def gather(
-    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline
+    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline, now: int
 ) -> Candidates:
     """Run every leg. `most` conversations are found by all their words at the least, if there are so many.
 
-    Raises IndexUnavailable, CallerGone, DeadlineExceeded.
+    `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable, CallerGone, DeadlineExceeded.
     """
+    now = now if scope.end is None else min(now, scope.end)
+    dates = read_dates(query, now)
     within = index.numbers_of(scope.conversations)
-    scans, degraded = _scans(index, meaning, query, scope, within)
+    scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
     numbers, whole, noted = _by_all_words(index, terms, scope, within)
     deadline.check()
@@ -92,7 +96,8 @@ def gather(
     around = {beside for identity in best for beside in (identity - 1, identity + 1)}
     near, abbreviated = _near(scans, scope.without) if scans else (set[int](), set[int]())
     deadline.check()
-    shown = index.showable({*best, *around, *near}, scope)
+    dated = _dated(index, terms, scope, scans, dates, keyword) if dates else set()
+    shown = index.showable({*best, *around, *near, *dated}, scope)
     leading = numbers[highest(whole, most)].tolist()
     known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
     ids = sorted(identity for identity, found in shown.items() if found.number in known)
@@ -101,9 +106,10 @@ def gather(
     of_messages = _message_legs(query, ids, messages, conversations, keyword, scans)
     deadline.check()
     of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
-    now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
+    if dates:
+        dates = read_dates(query, now, max((found.time for found in messages), default=now))
     deadline.check()
-    fused = fuse(Question(query, now), of_messages, of_conversations)
+    fused = fuse(Question(query, dates), of_messages, of_conversations)
     scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)
     total = len(numbers) + int(others.sum())
@@ -184,6 +190,30 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
     if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
         inside &= np.isin(numbers, index.numbers_within(scope.start, scope.end))
     return numbers[inside], scores[inside]
+
+
+def _dated(
+    index: Index, terms: list[Term], scope: Scope, scans: Scans | None, dates: tuple[Mention, ...], keyword: Scores
+) -> set[int]:
+    """Return the best messages of the times that the question names, by each leg; the scores of their words are added.
+
+    Without them the few of one week would not be among the best of many years.
+    """
+    dated: set[int] = set()
+    for it in dates:
+        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
+        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
+        if start >= end:
+            continue
+        said = replace(scope, start=start, end=end)
+        if terms:
+            scores = index.message_scores(terms, said, _DATED)
+            keyword.update({identity: score for identity, score in scores.items() if identity not in keyword})
+            dated |= scores.keys()
+        if scans:
+            dated |= scans.messages.nearest_of(start, end, _DATED).keys()
+        dated |= index.said_in(said, _DATED)
+    return dated
 
 
 def _near(scans: Scans, without: int | None) -> tuple[set[int], set[int]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.conversation import Conversation, opening_of
+from recollect_server.domain.dates import read_dates, without_dates
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
@@ -111,8 +112,9 @@ class Recall:
         try:
             index = self._index
             with index.until(deadline):
-                terms = index.terms(query)
-                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
+                now = self._space.clock()
+                terms = index.terms(without_dates(query, read_dates(query, now)))
+                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
                 leading = found.best_conversations()[:limit]
                 showing.prepare(

@@ -117,6 +117,19 @@ def numbers_within(connection: apsw.Connection, start: int | None, end: int | No
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
+def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> set[int]:
+    """The ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+    where, values = scope.conversations.where()
+    rows = connection.execute(
+        "SELECT m.id FROM conversations c JOIN messages m"
+        f" ON m.id BETWEEN c.number << {SEQUENCE_BITS} AND ((c.number + 1) << {SEQUENCE_BITS}) - 1"
+        f" WHERE c.update_time >= ? AND c.create_time < ? AND c.number IS NOT ? AND ({where}) AND m.time >= ? AND m.time < ?"
+        " ORDER BY c.update_time DESC, c.number DESC, m.id LIMIT ?",
+        (scope.start, scope.end, scope.without, *values, scope.start, scope.end, limit),
+    )
+    return {row[0] for row in rows}
+
+
 def showable(connection: apsw.Connection, ids: set[int], scope: Scope) -> dict[int, Found]:
     """Those of these messages that exist and were said within the scope. Their conversations may be on their way out."""
     if not ids:
@@ -184,6 +197,11 @@ class Searching(IndexFile):
         """BM25 of the best messages with any of the terms, by id."""
         with self.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
+
+    def said_in(self, scope: Scope, limit: int) -> set[int]:
+        """The ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+        with self.reading() as connection:
+            return said_in(connection, scope, limit)
 
     def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""

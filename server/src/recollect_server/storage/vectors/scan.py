@@ -83,6 +83,13 @@ class Scan:
             entries = _best(near, self._sums(near, self._about), self._most)
         return self._first(entries, self._windows(entries), most)
 
+    def nearest_of(self, start: int, end: int, most: int) -> Scores:
+        """The nearest ids of those that were said in some time, `end` excluded."""
+        entries = np.flatnonzero(self._allowed & (self._view.times >= start) & (self._view.times < end))
+        if self._about is not None:
+            entries = _best(entries, self._about[entries], self._most)
+        return self._first(entries, self._cosines(entries), most)
+
     def of(self, ids: Iterable[int]) -> tuple[Scores, dict[int, int]]:
         """How near these are, and what else is known of them (`domain.marks`). Those without a vector are left out."""
         entries = self._matrix.of(self._view, np.fromiter(ids, np.int64))
