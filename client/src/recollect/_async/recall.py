@@ -42,7 +42,8 @@ class Recall:
     ) -> SearchAnswer:
         """The conversations and the messages that fit a question best. Every filter that is given must match.
 
-        The query is data: no character in it is an operator. `topics` and `participants` match any of those given.
+        The query is data: no character in it is an operator. A date in it ("last week") makes what was said then count more.
+        `topics` and `participants` match any of those given.
 
         >>> answer = await client.recall.search("when did the disk fill up?", channel="web", limit=5)
         >>> for hit in answer.hits:

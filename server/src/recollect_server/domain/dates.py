@@ -5,8 +5,8 @@ Fourteen languages are read. The names of months and weekdays and the forms of "
 is named: a week is Monday to Sunday, a month a calendar month, all in UTC, and a point of time in the past is the day, week, month
 or year that it falls in. What lies ahead ("tomorrow", "next week") names nothing that was said.
 
-A question without a date word costs one look at its words. dateparser was measured first: its search takes some 200 ms of processor
-for a question, finds neither "letzte Woche" nor "la semaine dernière" in a sentence, and reads "10月13日" as a day of 2010.
+A question without a date word costs one look at its words. dateparser was measured first (`bench/README.md`): its search takes some
+200 ms of processor for a question, and misses "letzte Woche" and "la semaine dernière".
 """
 
 import re
@@ -20,6 +20,7 @@ from recollect_server.domain.date_words import AGO, MONTHS, WEEKDAYS
 from recollect_server.domain.text import composed, folded
 
 _READ = 1000  # characters of a question that are read for dates
+_QUESTION = 150  # characters of a text that asks of its dates
 _MOST = 4
 """Dates in one question. A text with more is a log or a table, and asks about none of them."""
 _LONG_AGO = timedelta(300)
@@ -322,11 +323,21 @@ def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Ment
     return _read(plain, known, now, newest)
 
 
+def asks_of_dates(question: str) -> bool:
+    """Return whether a text is short enough for a date in it to say when what is asked for was said.
+
+    In a long message "today" and "Saturday" mostly tell of something new.
+    """
+    return len(question) <= _QUESTION
+
+
 def without_dates(question: str, dates: tuple[Mention, ...]) -> str:
-    """Return the question without the words of its relative dates, unless nothing else is said in it.
+    """Return the question without the words of its relative dates, if it asks of them.
 
     "Last week" is no matter that was spoken about; "13 October" may be.
     """
+    if not asks_of_dates(question):
+        return question
     text = composed(question)
     for it in sorted(dates, key=lambda it: -it.first):
         if it.is_relative:
@@ -718,7 +729,7 @@ def _vocabulary() -> dict[str, tuple[str, ...]]:
 _NAMES = _vocabulary()
 
 
-def _cue(language: str) -> re.Pattern[str]:
+def _cue_of(language: str) -> re.Pattern[str]:
     """What a text must have for a date of a language to be in it, beside the names of months and weekdays."""
     it = _LANGUAGES[language]
     words = [*it.units.values(), *it.fixed]
@@ -729,11 +740,11 @@ def _cue(language: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)")
 
 
-_CUES = {language: _cue(language) for language in _LANGUAGES}
+_cue = lru_cache(_cue_of)  # made at the first question, not at the start
 _reader = lru_cache(_Reader)
 
 
 def _languages_of(plain: str) -> tuple[str, ...]:
     """Return the languages in which a folded text may name a date."""
     named = {language for word in _WORDS.findall(plain) for language in _NAMES.get(word, ())}
-    return tuple(it for it in _LANGUAGES if it in named or _CUES[it].search(plain))
+    return tuple(it for it in _LANGUAGES if it in named or _cue(it).search(plain))

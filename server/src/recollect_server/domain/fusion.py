@@ -26,8 +26,7 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # The scales of features, chosen by hand before the weights were learned, which make up for most of them (`bench/README.md`, learn).
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
-_RELATIVE_GRACE = DAY  # "yesterday" is told in UTC, and may have been the next day there
-_BESIDE = 0.9  # what counts of a time beside the one that is named
+_BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
 _SEEDS = 5  # conversations whose topic others are compared with
 _SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 _FIRST_LINE = 2  # of a transcript's messages
@@ -158,11 +157,10 @@ def dates_of(question: Question, messages: MessageLegs) -> Array:
     """
     nearest = np.zeros(len(messages.time))
     for it in question.dates:
-        length = it.end - it.begin
-        grace, fading = (_RELATIVE_GRACE, min(max(2 * DAY, length / 2), _FADING)) if it.is_relative else (_GRACE, _FADING)
-        gap = np.maximum(0, np.maximum(it.begin - messages.time, messages.time - it.end - grace))
+        gap = np.maximum(0, np.maximum(it.begin - messages.time, messages.time - it.end - _GRACE))
         inside = (messages.time >= it.begin) & (messages.time < it.end)
-        nearest = np.maximum(nearest, np.where(inside, 1.0, _BESIDE * np.exp(-gap / fading)))
+        beside = _BESIDE_RELATIVE if it.is_relative else _BESIDE
+        nearest = np.maximum(nearest, np.where(inside, 1.0, beside * np.exp(-gap / _FADING)))
     return nearest
 
 

@@ -8,7 +8,7 @@ from heapq import nsmallest
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.dates import Mention, read_dates, without_dates
+from recollect_server.domain.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
@@ -96,7 +96,7 @@ def gather(
     around = {beside for identity in best for beside in (identity - 1, identity + 1)}
     near, abbreviated = _near(scans, scope.without) if scans else (set[int](), set[int]())
     deadline.check()
-    dated = _dated(index, terms, scope, scans, dates, keyword) if dates else set()
+    dated = _dated(index, terms, scope, scans, dates, keyword) if dates and asks_of_dates(query) else set()
     shown = index.showable({*best, *around, *near, *dated}, scope)
     leading = numbers[highest(whole, most)].tolist()
     known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
