@@ -5,7 +5,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -43,7 +43,7 @@ def short_names(language: str, key: int) -> tuple[str, ...]:
 
 def ago(language: str) -> tuple[tuple[str, str, str], ...]:
     """Return what stands before and behind the number of units in the past, and the unit."""
-    forms = {}
+    forms: dict[tuple[str, str, str], None] = {}
     for unit, days in _UNITS.items():
         for number in _NUMBERS:
             past = timedelta(-days * number)
@@ -59,7 +59,7 @@ def written() -> str:
         it: tuple(tuple(dict.fromkeys(names("months", it, n) + short_names(it, n))) for n in range(1, 13)) for it in LANGUAGES
     }
     days = {it: tuple(names("days", it, n) for n in range(7)) for it in LANGUAGES}
-    parts = [
+    parts: list[tuple[str, str, Mapping[str, object], str]] = [
         ("MONTHS", "dict[str, tuple[tuple[str, ...], ...]]", months, "By language the names of each month, short ones too."),
         ("WEEKDAYS", "dict[str, tuple[tuple[str, ...], ...]]", days, "By language the names of each weekday, from Monday."),
         (

@@ -66,7 +66,7 @@ def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_c
         days = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).days + 1
         answer = client.recall.search(question, limit=40)
         context = client.recall.build_context(here, question, budget=1000)
-        times_of = {
+        times_of: dict[str, list[datetime]] = {
             "hits": [it.date for it in answer.hits][:days],
             "results": [it.date for it in answer.results][:days],
             "context": [it.message.timestamp for it in context.cold][:1],

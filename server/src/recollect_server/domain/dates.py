@@ -537,10 +537,10 @@ def _eastern(plain: str, now: datetime, last: datetime) -> Found:
                 yield span[0], day.end(), (begin, begin + _ONE_DAY), True
             else:
                 yield *span, _unit(unit, offset, now), True
-    for form in ("([月火水木金土日])曜日?", "(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])", "([월화수목금토일])요일"):
-        for it in re.finditer(form, plain):
+    for weekday in ("([月火水木金土日])曜日?", "(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])", "([월화수목금토일])요일"):
+        for it in re.finditer(weekday, plain):
             if not re.search("[来毎下每다매]$|다음 ?주? ?$|来週の?$|下个?$", plain[: it.start()]):
-                number = min(max(days.find(it[1]) for days in _EASTERN_DAYS if form.find(days[1]) > 0), 6)
+                number = min(max(days.find(it[1]) for days in _EASTERN_DAYS if days[1] in weekday), 6)
                 yield *it.span(), _weekday(number, now, before=False), True
 
 
