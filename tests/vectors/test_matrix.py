@@ -100,6 +100,7 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     found = Scan(matrix, question, None, 100, 103).nearest(10)
     assert set(found) <= said
     assert next(iter(found)) == next(identity for identity in nearest if identity in said)
+    assert Scan(matrix, question).nearest_of(100, 103, 10) == found
     assert not Scan(matrix, question, np.zeros(0, np.int64)).nearest(10)
 
 

@@ -85,7 +85,8 @@ class Scan:
 
     def nearest_of(self, start: int, end: int, most: int) -> Scores:
         """The nearest ids of those that were said in some time, `end` excluded."""
-        entries = np.flatnonzero(self._allowed & (self._view.times >= start) & (self._view.times < end))
+        times = self._view.times[: self._view.count]
+        entries = np.flatnonzero(self._allowed & (times >= start) & (times < end))
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
         return self._first(entries, self._cosines(entries), most)
