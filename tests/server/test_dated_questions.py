@@ -1,6 +1,6 @@
 """Questions that name a date, over a history in which every day has the same words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -66,7 +66,7 @@ def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_c
     for number, (question, first, last) in enumerate(QUESTIONS):
         days = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).days + 1
         answer = client.recall.search(question, limit=40)
-        times_of: dict[str, list[datetime | None]] = {
+        times_of: dict[str, Sequence[datetime | None]] = {
             "hits": [it.date for it in answer.hits][:days],
             "results": [it.date for it in answer.results][:days],
         }
