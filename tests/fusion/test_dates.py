@@ -21,6 +21,7 @@ DATED = [
     ("What did we decide last week?", "2026-11-09/2026-11-15"),
     ("What happened on 13 October?", "2026-10-13/2026-10-13"),
     ("What happened on December 3rd?", "2025-12-03/2025-12-03"),
+    ("the picture of December 1,2023", "2023-12-01/2023-12-01"),
     ("Where was she in March?", "2026-03-01/2026-03-31"),
     ("Where was she in December 2022?", "2022-12-01/2022-12-31"),
     ("what did I say on Monday?", "2026-11-16/2026-11-16"),

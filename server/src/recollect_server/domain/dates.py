@@ -598,7 +598,7 @@ class _Reader:
         ends = rf"(?:{_DAY}\s*(?:-|–|{it.joins})\s*(?:{article}\s+)?)?"
         add(rf"{ends}{_UNTIL}{of}\s+(?P<month>{any_month})\.?(?:,?{of}\s+{_YEAR})?", self._day_of_month, relative=False)
         add(
-            rf"(?P<month>{any_month})\.?\s+{_DAY}(?:\s*(?:-|–|{it.joins})\s*{_UNTIL})?(?:,?\s+{_YEAR})?",
+            rf"(?P<month>{any_month})\.?\s+{_DAY}(?:\s*(?:-|–|{it.joins})\s*{_UNTIL})?(?:(?:,\s*|\s+){_YEAR})?",
             self._day_of_month,
             relative=False,
         )
