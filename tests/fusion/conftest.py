@@ -9,7 +9,7 @@ from recollect_server.domain.marks import ASSISTANT, USER
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
-QUESTION = Question("What did Alex say about the boat?", NOW)
+QUESTION = Question("What did Alex say about the boat?")
 Legs = tuple[MessageLegs, ConversationLegs]
 
 

@@ -1,46 +1,161 @@
-"""Which time a question names."""
+"""The dates that a question names, as ranges of time."""
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
-from recollect_server.domain.dates import span_of
+from recollect_server.domain import date_words
+from recollect_server.domain.dates import Mention, read_dates, without_dates
 
-NOW = int(datetime(2023, 8, 20, 12, tzinfo=UTC).timestamp() * 1000)
-
-
-@pytest.mark.parametrize(
-    ("question", "first", "last"),
-    [
-        ("Where was she in May 2022?", "2022-05-01", "2022-06-01"),
-        ("Where was she in December 2022?", "2022-12-01", "2023-01-01"),
-        ("What happened on 3 June, 2022?", "2022-06-03", "2022-06-04"),
-        ("What happened on June 3rd?", "2023-06-03", "2023-06-04"),
-        ("What happened on the 3rd of October?", "2022-10-03", "2022-10-04"),
-        ("What was on 2023-02-28?", "2023-02-28", "2023-03-01"),
-        ("What did he plan in September?", "2022-09-01", "2022-10-01"),
-        ("What did he buy in 2021?", "2021-01-01", "2022-01-01"),
-    ],
-)
-def test_a_day_a_month_or_a_year_is_the_time_of_it(question: str, first: str, last: str) -> None:
-    span = span_of(question, NOW)
-    assert span is not None
-    assert [datetime.fromtimestamp(moment / 1000, UTC).date().isoformat() for moment in span] == [first, last]
+NOW = int(datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp() * 1000)  # a Wednesday
 
 
-def test_last_week_is_before_now() -> None:
-    span = span_of("What did we decide last week?", NOW)
-    assert span is not None
-    assert NOW - 15 * 86_400_000 < span[0] < span[1] < NOW
+def shown(mention: Mention) -> str:
+    begin, end = (datetime.fromtimestamp(it / 1000, UTC).date() for it in (mention.begin, mention.end))
+    return f"{begin}/{(end - date.resolution)}"
+
+
+DATED = [
+    # English
+    ("What did we decide last week?", "2026-11-09/2026-11-15"),
+    ("What happened on 13 October?", "2026-10-13/2026-10-13"),
+    ("What happened on December 3rd?", "2025-12-03/2025-12-03"),
+    ("the picture of December 1,2023", "2023-12-01/2023-12-01"),
+    ("Where was she in March?", "2026-03-01/2026-03-31"),
+    ("Where was she in December 2022?", "2022-12-01/2022-12-31"),
+    ("what did I say on Monday?", "2026-11-16/2026-11-16"),
+    ("what did I say last Wednesday?", "2026-11-11/2026-11-11"),
+    ("and Monday last week?", "2026-11-09/2026-11-09"),
+    ("between 3 and 5 May", "2026-05-03/2026-05-05"),
+    ("from 28 April to 3 May 2024", "2024-04-28/2024-05-03"),
+    ("from March to May", "2026-03-01/2026-05-31"),
+    ("three days ago", "2026-11-15/2026-11-15"),
+    ("a couple of things two weeks ago", "2026-11-02/2026-11-08"),
+    ("in the last 3 days", "2026-11-15/2026-11-18"),
+    ("since June", "2026-06-01/2026-11-18"),
+    ("in May last year", "2025-05-01/2025-05-31"),
+    ("over the weekend", "2026-11-14/2026-11-15"),
+    ("What did he buy in 2021?", "2021-01-01/2021-12-31"),
+    ("the log of 2026-02-28", "2026-02-28/2026-02-28"),
+    # German
+    ("Was haben wir gestern besprochen?", "2026-11-17/2026-11-17"),
+    ("Und letzte Woche?", "2026-11-09/2026-11-15"),
+    ("am 13. Oktober", "2026-10-13/2026-10-13"),
+    ("im März", "2026-03-01/2026-03-31"),
+    ("vor drei Tagen", "2026-11-15/2026-11-15"),
+    ("vor einer Woche", "2026-11-09/2026-11-15"),
+    ("vom 3. bis 5. Mai", "2026-05-03/2026-05-05"),
+    ("am 13.10.2025", "2025-10-13/2025-10-13"),
+    # French
+    ("Qu'est-ce qu'on a dit la semaine dernière ?", "2026-11-09/2026-11-15"),
+    ("Qu'ai-je dit hier ?", "2026-11-17/2026-11-17"),
+    ("le 13 octobre", "2026-10-13/2026-10-13"),
+    ("il y a trois jours", "2026-11-15/2026-11-15"),
+    ("l'année dernière", "2025-01-01/2025-12-31"),
+    ("du 3 au 5 mai", "2026-05-03/2026-05-05"),
+    # Spanish
+    ("¿Qué dijimos la semana pasada?", "2026-11-09/2026-11-15"),
+    ("hace tres días", "2026-11-15/2026-11-15"),
+    ("el lunes pasado", "2026-11-16/2026-11-16"),
+    ("el 13 de octubre de 2025", "2025-10-13/2025-10-13"),
+    ("entre el 3 y el 5 de mayo", "2026-05-03/2026-05-05"),
+    # Italian, Portuguese, Dutch, Swedish, Polish, Russian, Turkish
+    ("Cosa abbiamo detto la settimana scorsa?", "2026-11-09/2026-11-15"),
+    ("tre giorni fa", "2026-11-15/2026-11-15"),
+    ("na semana passada", "2026-11-09/2026-11-15"),
+    ("há três dias", "2026-11-15/2026-11-15"),
+    ("vorige week", "2026-11-09/2026-11-15"),
+    ("förra veckan", "2026-11-09/2026-11-15"),
+    ("w zeszłym tygodniu", "2026-11-09/2026-11-15"),
+    ("на прошлой неделе", "2026-11-09/2026-11-15"),
+    ("geçen hafta", "2026-11-09/2026-11-15"),
+    # Japanese, Chinese, Korean
+    ("先週何を話した？", "2026-11-09/2026-11-15"),
+    ("先週の月曜日", "2026-11-09/2026-11-09"),
+    ("10月13日", "2026-10-13/2026-10-13"),
+    ("三日前", "2026-11-15/2026-11-15"),
+    ("上周我们说了什么？", "2026-11-09/2026-11-15"),
+    ("上周一", "2026-11-09/2026-11-09"),
+    ("上个月", "2026-10-01/2026-10-31"),
+    ("지난주에 뭐라고 했지?", "2026-11-09/2026-11-15"),
+    ("10월 13일", "2026-10-13/2026-10-13"),
+]
+
+
+@pytest.mark.parametrize(("question", "expected"), DATED)
+def test_a_date_in_a_question_is_the_range_that_it_names(question: str, expected: str) -> None:
+    assert [shown(it) for it in read_dates(question, NOW)] == [expected]
 
 
 @pytest.mark.parametrize(
     "question",
-    ["", "You may march on", "What is the plan?", "31 February 2022", "on 0000-13-99", "99 May 2020", "room 1234"],
+    [
+        "", "You may march on", "What is the plan?", "on 0000-13-99", "room 1234", "on 31 February",
+        "next Monday", "every Friday", "nächsten Montag", "tomorrow", "来週の月曜日", "2000 calories", "one of those days",
+        "Was steht hier?", "the last day", "何か月かかりますか", "I paid $2023",
+    ],
+)  # fmt: skip
+def test_what_names_no_past_time_is_no_date(question: str) -> None:
+    assert read_dates(question, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"), [("31 February 2022", "2022-02-01/2022-02-28"), ("99 May 2020", "2020-05-01/2020-05-31")]
 )
-def test_what_is_no_time_is_none(question: str) -> None:
-    assert span_of(question, NOW) is None
+def test_of_a_day_that_does_not_exist_the_month_counts(question: str, expected: str) -> None:
+    assert [shown(it) for it in read_dates(question, NOW)] == [expected]
+
+
+def test_a_month_of_a_history_that_ended_long_ago_is_its_own() -> None:
+    newest = int(datetime(2023, 8, 1, tzinfo=UTC).timestamp() * 1000)
+    assert [shown(it) for it in read_dates("in March", NOW, newest)] == ["2023-03-01/2023-03-31"]
+    assert [shown(it) for it in read_dates("last week", NOW, newest)] == ["2026-11-09/2026-11-15"]
+
+
+def test_a_text_full_of_dates_asks_about_none_of_them() -> None:
+    assert read_dates("\n".join(f"2026-10-{day:02} it rained" for day in range(1, 20)), NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "rest"),
+    [
+        ("What did we decide last week?", "What did we decide  ?"),
+        ("la semaine dernière, le bateau", " , le bateau"),
+        ("先週何を話した？", " 何を話した？"),
+        ("What happened on 13 October?", "What happened on 13 October?"),
+    ],
+)
+def test_the_words_of_a_relative_date_are_no_words_to_search_for(question: str, rest: str) -> None:
+    assert without_dates(question, read_dates(question, NOW)) == rest
 
 
 @pytest.mark.parametrize("now", [2**62, -(2**62)])
 def test_a_moment_that_no_calendar_has_names_no_time(now: int) -> None:
-    assert span_of("What was in May?", now) is None
+    assert read_dates("What was in May?", now) == ()
+
+
+def test_a_question_without_a_date_costs_next_to_nothing() -> None:
+    question = "Which of the two boats did Alex want to buy from the neighbour, and for how much?"
+    read_dates(question, NOW)
+    began = time.process_time()
+    for _ in range(200):
+        read_dates(question, NOW)
+    assert (time.process_time() - began) / 200 < 0.001
+
+
+def test_a_long_text_of_spaces_and_figures_is_read_in_no_time() -> None:
+    began = time.process_time()
+    for text in ("1 " * 2000, " " * 4000, "last " * 1000, "3 and " * 1000, "年" * 4000, "1月" * 2000):
+        read_dates(text, NOW)
+    assert time.process_time() - began < 2
+
+
+def test_the_names_are_those_of_the_cldr() -> None:
+    pytest.importorskip("babel", reason="Babel, which has the names of the CLDR, is not installed")
+    from bench.date_words import written
+
+    def tokens(text: str) -> list[str]:
+        return text.replace(",", " ").replace("(", " ").replace(")", " ").split()
+
+    assert tokens(written()) == tokens(Path(date_words.__file__).read_text())

@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from recollect_server.domain.dates import read_dates
 from recollect_server.domain.fusion import conversation_features, dates_of, fuse, gates_of, message_features
 from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.domain.legs import Array, Fused, Question
@@ -59,7 +60,7 @@ def test_legs_that_say_the_same_of_all_give_no_nan(legs: Legs) -> None:
 
 @pytest.mark.parametrize("text", ["", "?", "北京大学在哪里", "boat " * 5000, "Please go on with my plan.", "in May 2023"])
 def test_any_question_gives_scores(legs: Legs, text: str) -> None:
-    assert in_range(fuse(Question(text, NOW), *legs))
+    assert in_range(fuse(Question(text, read_dates(text, NOW)), *legs))
 
 
 def test_without_vectors_the_words_decide(legs: Legs) -> None:
@@ -95,7 +96,8 @@ def test_a_message_that_fits_by_words_and_meaning_comes_before_one_that_fits_by_
 
 def test_a_message_of_the_time_that_is_asked_about_gains(legs: Legs) -> None:
     messages, above = legs
-    question = Question("What did Alex do in May 2021?", NOW)
+    text = "What did Alex do in May 2021?"
+    question = Question(text, read_dates(text, NOW))
     then = messages.time.copy()
     then[30] = 1_620_900_000_000  # 13 May 2021
     plain, dated = fuse(question, messages, above), fuse(question, replace(messages, time=then), above)

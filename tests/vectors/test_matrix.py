@@ -109,6 +109,7 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     found = Scan(matrix, question, None, 100, 103).nearest(10).ids.tolist()
     assert set(found) <= said
     assert found[0] == next(identity for identity in nearest if identity in said)
+    assert Scan(matrix, question).nearest_of(100, 103, 10).ids.tolist() == found
     assert not len(Scan(matrix, question, np.zeros(0, np.int64)).nearest(10).ids)
 
 

@@ -43,8 +43,9 @@ class Recall:
     ) -> SearchAnswer:
         """The conversations and the messages that fit a question best. Every filter that is given must match.
 
-        The query is data: no character in it is an operator. `topics` and `participants` match any of those given.
-        A score is the probability that the question is answered there or further down; `min_score`, as 0.3, leaves out the rest.
+        The query is data: no character in it is an operator. A date in it ("last week") makes what was said then count more.
+        `topics` and `participants` match any of those given. A score is the probability that the question is answered there or
+        further down; `min_score`, as 0.3, leaves out the rest.
 
         >>> answer = await client.recall.search("when did the disk fill up?", channel="web", limit=5)
         >>> for hit in answer.hits:

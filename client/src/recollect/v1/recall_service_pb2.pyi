@@ -66,6 +66,13 @@ class SearchRequest(_message.Message):
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 128 rarest are left out;
     a query of nothing but stop words searches for those.
+
+    A date in it becomes a range of time, and what was said then counts more; nothing is left out for it (for that, see
+    `date_range`). It is told from the time of asking, or from the end of `date_range` if that is earlier, in UTC: "last week" is
+    Monday to Sunday, "in March" the last March that began. Days, weeks, weekends, months, years and ranges of them are read in
+    English, German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Russian, Turkish, Chinese, Japanese and Korean;
+    what lies ahead ("next week") is no date, nor is any in a text with more than 4 of them. In a query of at most 150 characters
+    the words of a relative date are not searched for.
     """
     limit: _builtins.int
     """How many results and how many hits at the most. 0 means 10; above 100 counts as 100. Not negative."""
@@ -340,7 +347,9 @@ class BuildContextRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation that goes on. `conv-` and a ULID. Required."""
     message: _builtins.str
-    """The message that is to be answered. At most 1 MiB. Empty asks for hot, warm and anchors only."""
+    """The message that is to be answered. At most 1 MiB. Empty asks for hot, warm and anchors only. Dates in it weigh as in
+    `SearchRequest.query`.
+    """
     format: _context_pb2.ContextFormat.ValueType
     """The form of `rendered`."""
     include_group: _builtins.bool

@@ -13,7 +13,6 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.dates import span_of
 from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import ASSISTANT
@@ -27,6 +26,7 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # The scales of features, chosen by hand before the weights were learned, which make up for most of them (`bench/README.md`, learn).
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
+_BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
 _SEEDS = 5  # conversations whose topic others are compared with
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -166,12 +166,17 @@ def _newness(times: Array) -> Array:
 
 
 def dates_of(question: Question, messages: MessageLegs) -> Array:
-    """1 in the time that the question names and a week after it, then less and less; 0 if it names none."""
-    span = span_of(question.text, question.now)
-    if span is None:
-        return np.zeros(len(messages.time))
-    gap = np.maximum(0, np.maximum(span[0] - messages.time, messages.time - span[1] - _GRACE))
-    return np.exp(-gap / _FADING)
+    """Return 1 in a time that the question names, somewhat less right behind it, then less and less; 0 if it names none.
+
+    What happened on a day is told within a week; what was said "yesterday" was said on that day.
+    """
+    nearest = np.zeros(len(messages.time))
+    for it in question.dates:
+        gap = np.maximum(0, np.maximum(it.begin - messages.time, messages.time - it.end - _GRACE))
+        inside = (messages.time >= it.begin) & (messages.time < it.end)
+        beside = _BESIDE_RELATIVE if it.is_relative else _BESIDE
+        nearest = np.maximum(nearest, np.where(inside, 1.0, beside * np.exp(-gap / _FADING)))
+    return nearest
 
 
 def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> tuple[Array, Array, Array]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.dates import Mention
+
 Array = NDArray[np.float64]
 
 DIMENSIONS = 384
@@ -19,8 +21,8 @@ class Question:
     """What was asked."""
 
     text: str
-    now: int
-    """Milliseconds since 1970: the end of the time that was asked about, else when the newest of the candidates was said."""
+    dates: tuple[Mention, ...] = ()
+    """The dates that it names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。
 """The marks that end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none."""
 
 
+_MARKED = [chr(code) for code in range(0xC0, 0x250)]
+_UNDECOMPOSED = dict(zip("ıłŁøØ’ʼ", "illoo''", strict=True))
+_BASES = {it: unicodedata.normalize("NFD", it.lower())[0] for it in _MARKED} | _UNDECOMPOSED
+_FOLDING = str.maketrans({chr(code): chr(code).lower() for code in range(0x41, 0x5B)} | _BASES)
+
 _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and those that begin a new line or paragraph."""
 _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
@@ -47,6 +52,12 @@ def quoted(text: str) -> str:
 def composed(text: str) -> str:
     """The text with every character in its composed form (NFC): some systems write `が`, `서` or `ế` as two or three."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def folded(text: str) -> str:
+    """Return the text in small letters, Latin ones without their accents. Every character keeps its place."""
+    lowered = text.translate(_FOLDING)
+    return lowered if lowered.isascii() else "".join(it if len(small := it.lower()) != 1 else small for it in lowered)
 
 
 def segment(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
 from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.dates import read_dates, without_dates
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.excerpts import MARK, excerpt
 from recollect_server.domain.message import Message
@@ -113,7 +114,8 @@ def recall(
     question = message[:_QUESTION]
     with index.until(deadline):
         hidden = shown.ids(index)
-        found = gather(index, meaning, question, index.terms(question), Scope(hidden=hidden), _CONVERSATIONS, deadline)
+        terms = index.terms(without_dates(question, read_dates(question, asked.now)))
+        found = gather(index, meaning, question, terms, Scope(hidden=hidden), _CONVERSATIONS, deadline, asked.now)
     ranked = found.best_messages()
     best = found.message_scores[ranked[0]] if ranked else 0.0
     least = rules.least(best)

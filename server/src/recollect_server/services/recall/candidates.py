@@ -1,12 +1,13 @@
 """What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as made
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.calibration import calibrated
+from recollect_server.domain.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
@@ -29,6 +30,7 @@ _MESSAGES = 200  # the best messages of each leg
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
+_DATED = 100  # messages of a time that the question names, by each leg
 _AROUND = np.arange(-2, 3)[:, None]  # of a message: the two before it, itself, the two behind it
 _SCORED = 1500  # messages whose words are scored: for the others, found by their meaning, words count nothing
 LEAST = 0.2
@@ -83,14 +85,16 @@ class Candidates:
 
 
 def gather(
-    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline
+    index: Index, meaning: Meaning, query: str, terms: list[Term], scope: Scope, most: int, deadline: Deadline, now: int
 ) -> Candidates:
     """Run every leg. `most` conversations are found by all their words at the least, if there are so many.
 
-    Raises IndexUnavailable, CallerGone, DeadlineExceeded.
+    `now` is the time of asking: what the dates in the query are told from. Raises IndexUnavailable, CallerGone, DeadlineExceeded.
     """
+    now = now if scope.end is None else min(now, scope.end)
+    dates = read_dates(query, now)
     within = index.numbers_of(scope.conversations)
-    scans, degraded = _scans(index, meaning, query, scope, within)
+    scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
     counts = [index.conversation_counts(term) for term in terms]
     deadline.check()
@@ -103,7 +107,11 @@ def gather(
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
     near, abbreviated = _near(scans, hidden) if scans else (_NO_IDS, _NO_IDS)
     deadline.check()
-    shown = index.showable(np.setdiff1d(_union(best - 1, best, best + 1, near), hidden, assume_unique=True), scope)
+    dated = _NO_IDS
+    if dates and asks_of_dates(query):
+        dated, keyword = _dated(index, terms, scope, scans, dates, keyword)
+    deadline.check()
+    shown = index.showable(np.setdiff1d(_union(best - 1, best, best + 1, near, dated), hidden, assume_unique=True), scope)
     leading = numbers[highest(whole, most)]
     known = index.outlines(_union(leading, abbreviated, shown.numbers).tolist())
     conversations = [known[number] for number in sorted(known)]
@@ -113,12 +121,13 @@ def gather(
     of_messages = _message_legs(query, messages, there, keyword, scans)
     deadline.check()
     of_conversations = _conversation_legs(conversations, there, _Values(numbers, whole), of_messages, scans)
-    now = scope.end if scope.end is not None else int(messages.times.max(initial=0))
+    if dates:
+        dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
     deadline.check()
     sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
     deadline.check()
-    order = _rounded(fuse(Question(query, now), of_messages, of_conversations, sections))
-    scores = _rounded(calibrated(order, index.weigh(query, terms), of_messages, of_conversations))
+    order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
+    scores = _rounded(calibrated(order, index.weigh(without_dates(query, dates), terms), of_messages, of_conversations))
     others = np.isin(there, numbers, invert=True)
     total = len(numbers) + int(others.sum())
     return Candidates(
@@ -208,6 +217,30 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
     if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
         inside &= np.isin(numbers, index.numbers_within(scope.start, scope.end))
     return numbers[inside], scores[inside]
+
+
+def _dated(
+    index: Index, terms: list[Term], scope: Scope, scans: Scans | None, dates: tuple[Mention, ...], keyword: Bm25
+) -> tuple[NDArray[np.int64], Bm25]:
+    """Return the best messages of the times that the question names, by each leg, and BM25 with that of their words added.
+
+    Without them the few of one week would not be among the best of many years.
+    """
+    parts = [_NO_IDS]
+    for it in dates:
+        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
+        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
+        if start >= end:
+            continue
+        said = replace(scope, start=start, end=end)
+        if terms:
+            scores = index.message_scores(terms, said, _DATED)
+            keyword = keyword.joined(scores)
+            parts.append(scores.ids)
+        if scans:
+            parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
+        parts.append(index.said_in(said, _DATED))
+    return _union(*parts), keyword
 
 
 def _near(scans: Scans, hidden: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from recollect_server.domain.conversation import Conversation, opening_of
+from recollect_server.domain.dates import read_dates, without_dates
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.legs import Array
@@ -124,8 +125,9 @@ class Recall:
         try:
             index = self._index
             with index.until(deadline):
-                terms = index.terms(query)
-                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline)
+                now = self._space.clock()
+                terms = index.terms(without_dates(query, read_dates(query, now)))
+                found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
                 showing.prepare(_first_shown(found, best, limit))
                 hits = self._hits(found, best, showing, limit, least, explain=explain)

@@ -103,6 +103,13 @@ class Bm25(NamedTuple):
         best: NDArray[np.int64] = self.ids[np.lexsort((self.ids, -self.scores))[:most]]
         return best
 
+    def joined(self, more: "Bm25") -> "Bm25":
+        """Return these scores, and of the others those whose ids are not among them."""
+        new = np.isin(more.ids, self.ids, invert=True)
+        ids = np.concatenate([self.ids, more.ids[new]])
+        order = np.argsort(ids)
+        return Bm25(ids[order], np.concatenate([self.scores, more.scores[new]])[order])
+
 
 def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
     """BM25 of the best messages with any of the terms; higher is better. `within` is one conversation's number.
@@ -214,6 +221,19 @@ def numbers_within(connection: apsw.Connection, start: int | None, end: int | No
     return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
 
+def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np.int64]:
+    """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+    where, values = scope.conversations.where()
+    rows = connection.execute(
+        "SELECT m.id FROM conversations c JOIN messages m"
+        f" ON m.id BETWEEN c.number << {SEQUENCE_BITS} AND ((c.number + 1) << {SEQUENCE_BITS}) - 1"
+        f" WHERE c.update_time >= ? AND c.create_time < ? AND ({where}) AND m.time >= ? AND m.time < ?"
+        " ORDER BY c.update_time DESC, c.number DESC, m.id LIMIT ?",
+        (scope.start, scope.end, *values, scope.start, scope.end, limit),
+    )
+    return np.array([row[0] for row in rows], np.int64)
+
+
 def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
     """Those of these messages that exist and were said within the scope. Their conversations may be on their way out."""
     times, values = _times(scope)
@@ -282,6 +302,11 @@ class Searching(IndexFile):
         """BM25 of the best messages with any of the terms."""
         with self.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
+
+    def said_in(self, scope: Scope, limit: int) -> NDArray[np.int64]:
+        """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
+        with self.reading() as connection:
+            return said_in(connection, scope, limit)
 
     def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""

@@ -92,6 +92,14 @@ class Scan:
             entries = _best(near, self._sums(near, self._about, self._view.around(near)), self._most)
         return self._first(entries, self._windows(entries), most)
 
+    def nearest_of(self, start: int, end: int, most: int) -> Scores:
+        """Return the nearest ids of those that were said in some time, `end` excluded."""
+        times = self._view.times[: self._view.count]
+        entries = np.flatnonzero(self._allowed & (times >= start) & (times < end))
+        if self._about is not None:
+            entries = _best(entries, self._about[entries], self._most)
+        return self._first(entries, self._cosines(entries), most)
+
     def of(self, ids: NDArray[np.int64]) -> tuple[Scores, NDArray[np.int64]]:
         """Return how near these are, ascending by id, and what else is known of each (`domain.marks`).
 

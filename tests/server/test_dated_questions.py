@@ -1,0 +1,119 @@
+"""Questions that name a date, over a history in which every day has the same words."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from recollect import Client, Message
+
+from tests.conftest import RunningServer, Start
+from tests.waiting import until
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)  # a Wednesday
+FIRST = datetime(2026, 8, 1, 9, tzinfo=UTC)
+QUESTIONS = [
+    # question, first day, last day
+    ("What did we say about Alpha last week?", "2026-11-09", "2026-11-15"),
+    ("What did we say about Alpha yesterday?", "2026-11-17", "2026-11-17"),
+    ("What about Alpha three days ago?", "2026-11-15", "2026-11-15"),
+    ("How was Alpha in September?", "2026-09-01", "2026-09-30"),
+    ("How was Alpha on 13 October?", "2026-10-13", "2026-10-13"),
+    ("How was Alpha on Monday?", "2026-11-16", "2026-11-16"),
+    ("Was haben wir letzte Woche über Alpha gesagt?", "2026-11-09", "2026-11-15"),
+    ("Was war gestern mit Alpha?", "2026-11-17", "2026-11-17"),
+    ("Was war vor drei Tagen mit Alpha?", "2026-11-15", "2026-11-15"),
+    ("Wie war Alpha im September?", "2026-09-01", "2026-09-30"),
+    ("Wie war Alpha am 13. Oktober?", "2026-10-13", "2026-10-13"),
+    ("Qu'a-t-on dit d'Alpha la semaine dernière ?", "2026-11-09", "2026-11-15"),
+    ("Qu'a-t-on dit d'Alpha hier ?", "2026-11-17", "2026-11-17"),
+    ("Et Alpha il y a trois jours ?", "2026-11-15", "2026-11-15"),
+    ("Comment était Alpha en septembre ?", "2026-09-01", "2026-09-30"),
+    ("Comment était Alpha le 13 octobre ?", "2026-10-13", "2026-10-13"),
+    ("¿Qué dijimos de Alpha la semana pasada?", "2026-11-09", "2026-11-15"),
+    ("¿Qué dijimos de Alpha ayer?", "2026-11-17", "2026-11-17"),
+    ("¿Y Alpha hace tres días?", "2026-11-15", "2026-11-15"),
+    ("¿Cómo estaba Alpha en septiembre?", "2026-09-01", "2026-09-30"),
+    ("¿Cómo estaba Alpha el 13 de octubre?", "2026-10-13", "2026-10-13"),
+    ("Cosa abbiamo detto di Alpha la settimana scorsa?", "2026-11-09", "2026-11-15"),
+    ("Com'era Alpha tre giorni fa?", "2026-11-15", "2026-11-15"),
+    ("Como estava Alpha na semana passada?", "2026-11-09", "2026-11-15"),
+    ("Como estava Alpha em setembro?", "2026-09-01", "2026-09-30"),
+    ("先週、 Alpha について何を話した？", "2026-11-09", "2026-11-15"),
+    ("昨日の Alpha は？", "2026-11-17", "2026-11-17"),
+    ("10月13日の Alpha は？", "2026-10-13", "2026-10-13"),
+    ("上周我们说了 Alpha 什么？", "2026-11-09", "2026-11-15"),
+    ("三天前 Alpha 怎么样？", "2026-11-15", "2026-11-15"),
+]
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    """A client of a history with one conversation a day."""
+    with Client(server.target) as connected:
+        day = FIRST
+        while day < NOW:
+            server.clock.now = int(day.timestamp() * 1000)
+            name = connected.conversations.create("web").id
+            connected.conversations.append_turn(name, [Message.user("Please look at Alpha.")])
+            day += timedelta(1)
+        server.clock.now = int(NOW.timestamp() * 1000)
+        yield connected
+
+
+def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_cut_off(client: Client) -> None:
+    here = client.conversations.create("web").id
+    wrong: list[str] = []
+    for number, (question, first, last) in enumerate(QUESTIONS):
+        days = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).days + 1
+        answer = client.recall.search(question, limit=40)
+        times_of: dict[str, Sequence[datetime | None]] = {
+            "hits": [it.date for it in answer.hits][:days],
+            "results": [it.date for it in answer.results][:days],
+        }
+        if number % 5 == 0:  # the same ranking: a part of them is enough
+            context = client.recall.build_context(here, question, budget=1000)
+            times_of["context"] = [it.message.timestamp for it in context.cold][:1]
+        for where, times in times_of.items():
+            inside = sum(first <= f"{it:%Y-%m-%d}" <= last for it in times)
+            if not times or inside < len(times):
+                wrong.append(f"{question} {where}: {inside} of {len(times)}")
+        assert len(answer.results) > days, question
+    assert wrong == []
+
+
+def test_a_question_of_nothing_but_a_date_finds_what_was_said_then(client: Client) -> None:
+    hits = client.recall.search("last week?", limit=7).hits
+    assert len(hits) == 7
+    assert {f"{it.date:%Y-%m-%d}" for it in hits} == {f"2026-11-{day:02}" for day in range(9, 16)}
+
+
+def test_the_words_of_a_relative_date_find_nothing_by_themselves(client: Client, server: RunningServer) -> None:
+    server.clock.now = int((NOW - timedelta(60)).timestamp() * 1000)
+    name = client.conversations.create("web").id
+    client.conversations.append_turn(name, [Message.user("Last week the last of us had a weak week.")])
+    server.clock.now = int(NOW.timestamp() * 1000)
+    best = client.recall.search("What about Alpha last week?", limit=3).hits
+    assert {it.conversation_id for it in best}.isdisjoint({name})
+
+
+def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: Start) -> None:
+    server = start_server(embedder="onnx")
+    told: dict[int, str] = {}
+    with Client(server.target) as connected:
+        for days in (3, 9, 16, 30):
+            server.clock.now = int((NOW - timedelta(days)).timestamp() * 1000)
+            told[days] = connected.conversations.create("web").id
+            connected.conversations.append_turn(told[days], [Message.user("The car needs new tyres before winter.")])
+        server.clock.now = int(NOW.timestamp() * 1000)
+
+        def hits(question: str) -> list[str] | None:
+            answer = connected.recall.search(question)
+            return None if answer.degraded else [it.conversation_id for it in answer.hits]
+
+        until(lambda: len(hits("vehicle upkeep") or ()) == len(told))
+        for question, days in (("vehicle upkeep last week", 9), ("vehicle upkeep two weeks ago", 16)):
+            assert (hits(question) or [])[0] == told[days]
+            assert len(hits(question) or []) == len(told)
+        assert (hits("last week?") or [])[0] == told[9]
+        here = connected.conversations.create("web").id
+        assert connected.recall.build_context(here, "vehicle upkeep last week").cold[0].conversation_id == told[9]
