@@ -28,8 +28,11 @@ def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> No
             else:
                 shown = [opt for it in command.params if not getattr(it, "hidden", False) for opt in it.opts]
                 assert "--address" in shown, command.name
-    for name, command in commands.commands.items():
-        shown = [opt for it in command.params if not getattr(it, "hidden", False) for opt in it.opts]
+    context = click.Context(commands)
+    for name in commands.list_commands(context):
+        loaded = commands.get_command(context, name)
+        assert loaded is not None
+        shown = [opt for it in loaded.params if not getattr(it, "hidden", False) for opt in it.opts]
         assert ("--address" in shown) == (name in DIALLING), name
         assert "--target" not in shown
     assert remote.ADDRESS == ADDRESS

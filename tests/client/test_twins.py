@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,9 @@ def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
             if isinstance(attribute, ast.AnnAssign | ast.Assign):
                 documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
                 assert documented, f"{node.name}: {ast.unparse(attribute)}"
+
+
+def test_the_generated_code_alone_imports_nothing_of_the_client() -> None:
+    """A server starts with it, and would take a sixth longer with the client."""
+    program = "import sys, recollect.v1.message_pb2; print([name for name in sys.modules if name.startswith('recollect._')])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -12,111 +12,115 @@
 the generated code of the contract, for those who need it.
 """
 
-from recollect._async.client import AsyncClient
-from recollect._shared.retry import RetryPolicy
-from recollect._sync.client import Client
-from recollect._types.channel import (
-    CliOrigin,
-    CommandReply,
-    DiscordOrigin,
-    EmailOrigin,
-    OwnerIdentity,
-    Received,
-    ReceivedExternal,
-    StoredInConversation,
-    WebOrigin,
-    WhatsappOrigin,
-)
-from recollect._types.context import (
-    Anchor,
-    AnchorSource,
-    BuiltContext,
-    ContextBudget,
-    ContextFormat,
-    ContextMessage,
-    ContextTier,
-    DroppedMessage,
-    GroupMessage,
-    RecalledSource,
-    TierAllocation,
-    TierTransition,
-    TierTransitionPage,
-)
-from recollect._types.conversation import (
-    AnchorDisposition,
-    AppendedTurn,
-    Conversation,
-    ConversationPage,
-    DeletionReceipt,
-    LoadedConversation,
-    Party,
-    RemovedFrom,
-)
-from recollect._types.external import (
-    CommunicationChanged,
-    CommunicationEscalated,
-    CommunicationList,
-    CommunicationMatch,
-    CommunicationMessage,
-    CommunicationPage,
-    CommunicationSearch,
-    CommunicationUpdate,
-    Direction,
-    EmailHeaders,
-    Escalation,
-    EscalationPage,
-    ExternalCommunication,
-    ExternalMessage,
-    LoadedCommunication,
-    RecordedReply,
-    Trust,
-)
-from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
-from recollect._types.recall import (
-    MATCH_END,
-    MATCH_START,
-    DateRange,
-    DegradedLeg,
-    FetchedContext,
-    LegScore,
-    RecentConversation,
-    RecentOrder,
-    SearchAnswer,
-    SearchHit,
-    SearchResult,
-    TurnRange,
-)
-from recollect._types.update import (
-    ConversationAbbreviated,
-    ConversationCreated,
-    ConversationDeleted,
-    ConversationList,
-    ConversationRenamed,
-    ConversationUpdated,
-    MessageDelta,
-    SplitSuggested,
-    Update,
-)
-from recollect.errors import (
-    AlreadyExists,
-    Cancelled,
-    ClientClosed,
-    DataDamaged,
-    DeadlineExceeded,
-    ErrorReason,
-    FailedPrecondition,
-    FieldViolation,
-    InternalError,
-    InvalidArgument,
-    NotFound,
-    PermissionDenied,
-    RecollectError,
-    ResourceExhausted,
-    TurnOutOfDate,
-    Unauthenticated,
-    Unavailable,
-    Unimplemented,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recollect._async.client import AsyncClient
+    from recollect._shared.retry import RetryPolicy
+    from recollect._sync.client import Client
+    from recollect._types.channel import (
+        CliOrigin,
+        CommandReply,
+        DiscordOrigin,
+        EmailOrigin,
+        OwnerIdentity,
+        Received,
+        ReceivedExternal,
+        StoredInConversation,
+        WebOrigin,
+        WhatsappOrigin,
+    )
+    from recollect._types.context import (
+        Anchor,
+        AnchorSource,
+        BuiltContext,
+        ContextBudget,
+        ContextFormat,
+        ContextMessage,
+        ContextTier,
+        DroppedMessage,
+        GroupMessage,
+        RecalledSource,
+        TierAllocation,
+        TierTransition,
+        TierTransitionPage,
+    )
+    from recollect._types.conversation import (
+        AnchorDisposition,
+        AppendedTurn,
+        Conversation,
+        ConversationPage,
+        DeletionReceipt,
+        LoadedConversation,
+        Party,
+        RemovedFrom,
+    )
+    from recollect._types.external import (
+        CommunicationChanged,
+        CommunicationEscalated,
+        CommunicationList,
+        CommunicationMatch,
+        CommunicationMessage,
+        CommunicationPage,
+        CommunicationSearch,
+        CommunicationUpdate,
+        Direction,
+        EmailHeaders,
+        Escalation,
+        EscalationPage,
+        ExternalCommunication,
+        ExternalMessage,
+        LoadedCommunication,
+        RecordedReply,
+        Trust,
+    )
+    from recollect._types.message import Attachment, Message, Role, ToolCall, Usage
+    from recollect._types.recall import (
+        MATCH_END,
+        MATCH_START,
+        DateRange,
+        DegradedLeg,
+        FetchedContext,
+        LegScore,
+        RecentConversation,
+        RecentOrder,
+        SearchAnswer,
+        SearchHit,
+        SearchResult,
+        TurnRange,
+    )
+    from recollect._types.update import (
+        ConversationAbbreviated,
+        ConversationCreated,
+        ConversationDeleted,
+        ConversationList,
+        ConversationRenamed,
+        ConversationUpdated,
+        MessageDelta,
+        SplitSuggested,
+        Update,
+    )
+    from recollect.errors import (
+        AlreadyExists,
+        Cancelled,
+        ClientClosed,
+        DataDamaged,
+        DeadlineExceeded,
+        ErrorReason,
+        FailedPrecondition,
+        FieldViolation,
+        InternalError,
+        InvalidArgument,
+        NotFound,
+        PermissionDenied,
+        RecollectError,
+        ResourceExhausted,
+        TurnOutOfDate,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+    )
 
 __all__ = [
     "MATCH_END",
@@ -215,3 +219,31 @@ __all__ = [
     "WebOrigin",
     "WhatsappOrigin",
 ]
+
+_HOMES = (
+    "_async.client",
+    "_shared.retry",
+    "_sync.client",
+    "_types.channel",
+    "_types.context",
+    "_types.conversation",
+    "_types.external",
+    "_types.message",
+    "_types.recall",
+    "_types.update",
+    "errors",
+)
+"""Modules with the public names, in the order in which a name is looked for."""
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used: a server that needs only `recollect.v1` starts a fifth sooner."""
+        for home in _HOMES if name in __all__ else ():
+            if (value := getattr(import_module(f"recollect.{home}"), name, None)) is not None:
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,6 +1,5 @@
 """Floor 7: `recollect-server`, or `python -m recollect_server`."""
 
-import gc
 import os
 
 # Standard streams that are closed get a place to go: else the next files that are opened, a transcript among them, take their
@@ -14,15 +13,7 @@ for descriptor in range(3):
 # Before numpy is there: a search's products are small, and threads of one that wait for each other cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-gc.disable()  # what is imported stays: going through it again and again is an eighth of what importing takes
-try:
-    from recollect_server.cli import commands
-except (ImportError, MemoryError, OSError) as error:
-    if isinstance(error, MemoryError) or any(text in str(error) for text in ("failed to map segment", "Cannot allocate memory")):
-        raise SystemExit("Error: there is not enough memory to load the program: raise the limit (ulimit -v)") from None
-    raise
-
-gc.enable()
+from recollect_server.cli import commands  # noqa: E402 - after the two steps above
 
 
 def main() -> None:

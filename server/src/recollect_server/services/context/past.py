@@ -195,7 +195,7 @@ def _read(
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
                 fits = message.sequence in matched[number]
-                # What scores less has less room: of RealMem's questions 4 % more have a right message in as many tokens.
+                # What scores less has less room, so that more turns have some.
                 tokens = excerpt_tokens * (score / best if fits else _BESIDE)
                 cut = _cut(message, max(_LEAST_EXCERPT, int(tokens)), asked.words)
                 whole[message.turn_number].append(_candidate(ids[number], message, cut, score, warm, asked, fits=fits))

@@ -19,7 +19,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
 
 LONG = 200
-"""Messages of a conversation that is split. Meetings of some 400 messages were learned from whole, and rank as well either way."""
+"""Messages of a conversation that is split. Meetings of some 400 messages were learned from whole."""
 _MOST = 8  # conversations of one search that are split: those with the most candidates
 
 Counts = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
