@@ -117,7 +117,7 @@ class Naming:
                 self._space.anchors.changed()
                 reach("event.recorded")
         if due and not notes.title and not head.conversation.title:
-            raise CannotWrite("there is no title of 2 to 6 words")
+            raise CannotWrite("there is no title of 2 to 8 words")
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
 
 
