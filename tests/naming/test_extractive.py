@@ -59,7 +59,7 @@ def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> No
     "content", ["\n" * 20_000, " \n" * 10_000, "[" * 20_000, "```" * 6_000, "!" * 20_000 + "x", "[a](" * 5_000]
 )
 def test_a_message_of_nothing_but_marks_is_read_in_a_moment(said: Said, content: str) -> None:
-    assert Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation == "We ship on Friday."
+    assert Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation == "User: We ship on Friday."
 
 
 def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(said: Said) -> None:
