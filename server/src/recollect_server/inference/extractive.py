@@ -6,15 +6,17 @@ weighs by how often it is said (damped), a name or a figure more; cues and the p
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import log, sqrt
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of, title_of
+from recollect_server.inference.condensing import condensed
 from recollect_server.inference.sentences import Sentence, sentences_of, topical
 from recollect_server.inference.statements import anchors_in
-from recollect_server.inference.tools import LIST, called_in, listed, parted
+from recollect_server.inference.tools import called_in, listed, parted
 
 _SENTENCES_SHARE = 0.75  # of the abbreviation's tokens; what is left names words that no sentence has
 _TOLD = 0.15  # what a word still weighs once a sentence has told it
@@ -52,13 +54,8 @@ class Extractive:
         known, tools = parted(earlier)
         tools.update(called_in(said))
         used = listed(tools)
-        # What was known before has as much right to stay as all that is new.
-        known = clipped(known, MAX_SUMMARY // 2)
-        # Nobody who talks writes the list of tools.
-        sentences = [sentence for sentence in self._sentences(said) if LIST not in sentence.text]
-        room = MAX_SUMMARY - estimate_tokens(known) - estimate_tokens(used) - 2
-        told = self._told(sentences, weigh(sentences), room, 1.0)
-        return " ".join(part for part in (known, told, used) if part)
+        summary = condensed(said, known, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe)
+        return "\n".join(part for part in (summary, used) if part)
 
     def close(self) -> None:
         """Waits for nothing."""
@@ -97,18 +94,27 @@ class Extractive:
     def _choose(self, sentences: list[Sentence], weights: dict[str, float], tokens: int, most: int = 1 << 30) -> list[Sentence]:
         """The sentences that tell most within so many tokens, in their order."""
         weights = dict(weights)
-        left = [(sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences]
+
+        def gain(sentence: Sentence, size: int) -> float:
+            return sentence.worth * sum(weights[word] for word in sentence.words) / sqrt(size + 6)
+
+        # What a sentence adds only shrinks while others are chosen: one whose gain is still the highest is the best of all.
+        sized = [(sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences]
+        heap = [(-gain(sentence, size), number, sentence, size) for number, (sentence, size) in enumerate(sized)]
+        heapify(heap)
         chosen: list[Sentence] = []
-        while left and len(chosen) < most:
+        while heap and len(chosen) < most:
             self._breathe()
-            left = [(sentence, size) for sentence, size in left if size <= tokens]
-            if not left:
-                break
-            best, size = max(left, key=lambda it: it[0].worth * sum(weights[word] for word in it[0].words) / sqrt(it[1] + 6))
+            _, number, sentence, size = heappop(heap)
+            if size > tokens:
+                continue
+            now = -gain(sentence, size)
+            if heap and now > heap[0][0]:
+                heappush(heap, (now, number, sentence, size))
+                continue
             tokens -= size
-            chosen.append(best)
-            left = [it for it in left if it[0] is not best]
-            for word in best.words:
+            chosen.append(sentence)
+            for word in sentence.words:
                 weights[word] *= _TOLD
         return sorted(chosen, key=lambda sentence: sentence.order)
 

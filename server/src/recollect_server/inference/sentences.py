@@ -16,7 +16,7 @@ _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # Each part stops where the next one could begin: else a message of nothing but such marks would take seconds.
 _MARKS = re.compile(r"[*_`#>|~]+|^[ \t]*(?:[-•+]|\d+[.)])[ \t]+|\[([^\[\]]*)\]\([^()]*\)", re.MULTILINE)
 _LEAD = re.compile(
-    r"^(?:(?:hey|hi|hello|wow|oh|ah|aw+|yeah|yes|yep|yup|no|nope|sure|thanks(?: so much| a lot| again)?|well|so|okay|ok|great"
+    r"^(?:(?:hey|hi|hello|wow|oh|ah|aw+|yeah|yes|yep|yup|sure|thanks(?: so much| a lot| again)?|well|so|okay|ok|great"
     r"|cool|thank you(?: so much)?|awesome|nice|sounds good|absolutely|definitely|of course|good to (?:see|hear from) you|certainly"
     r"|got it)\b[\s,!.:-]*)+",
     re.IGNORECASE,
@@ -82,7 +82,7 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(
         word
         for place, word in enumerate(spelt_words(text))
-        if any(letter.isdigit() for letter in word)
+        if (not word.isalpha() and any(letter.isdigit() for letter in word))
         or (place and word[0].isupper() and word.lower() not in STOP_WORDS and len(word) > 1)
     )
 
