@@ -80,7 +80,7 @@ def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(
         ("Hi, my name is Alex Meyer and I work as a nurse in Ghent.", {"name": "Alex Meyer", "occupation": "nurse in Ghent"}),
         ("Please call me Al.", {"preferred_name": "Al"}),
         ("I live in New York because of the job.", {"location": "New York"}),
-        ("I prefer short answers, always.", {"preference.short-answers": "short answers"}),
+        ("I prefer short answers, always.", {"preference.answer-length": "short answers"}),
         ("Call me Tomorrow.", {}),
         ("Would it help if I live in Paris?", {}),
         ("Imagine my name is Napoleon.", {}),

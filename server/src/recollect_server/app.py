@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.packing import Recalling
 from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference.claude import KEY, Claude
@@ -33,6 +34,7 @@ from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.context.building import Choosing, ContextBuilder
+from recollect_server.services.context.own import Window
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
@@ -193,7 +195,7 @@ def start(
         try:
             recovered = recover(folder, clock, progress, compared_at_once)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
-            space = Space(folder, writer, recovered.index, clock)
+            space = Space(folder, writer, recovered.index, clock, settings.context_hot_turns)
             space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
@@ -221,7 +223,9 @@ def start(
         space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
-        choosing = Choosing(weights, settings.context_conversation_share)
+        recalling = Recalling(settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share)
+        window = Window(settings.context_hot_turns, settings.context_warm_turns)
+        choosing = Choosing(weights, recalling, settings.excerpt_tokens, window)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space)
         try:
@@ -271,7 +275,7 @@ def start(
         if (model := _language_model(settings, space)) is not None:
             tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout))]
             if settings.compaction:
-                tasks.append(Compaction(space, model))
+                tasks.append(Compaction(space, model, settings.compaction_messages, settings.compaction_keep))
             sweep_interval = milliseconds(settings.sweep_interval)
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
             log.info("notes_are_taken", by=model.name)

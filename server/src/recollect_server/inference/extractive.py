@@ -7,6 +7,7 @@ weighs by how often it is said (damped), a name or a figure more; cues and the p
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import log
 
@@ -14,11 +15,12 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.languages import language_of
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of
+from recollect_server.inference.condensing import condensed
 from recollect_server.inference.headlines import headline, opening_title
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
 from recollect_server.inference.sentences import Sentence, ended, is_question, sentences_of, spoken, topical
 from recollect_server.inference.statements import anchors_in
-from recollect_server.inference.tools import LIST, called_in, listed, parted
+from recollect_server.inference.tools import called_in, listed, parted
 
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
 _ASKED = 2.0  # how much more a word weighs that the user said
@@ -60,13 +62,8 @@ class Extractive:
         known, tools = parted(earlier)
         tools.update(called_in(said))
         used = listed(tools)
-        # What was known before has as much right to stay as all that is new.
-        known = clipped(known, MAX_SUMMARY // 2)
-        # Nobody who talks writes the list of tools.
-        sentences = [sentence for sentence in self._sentences(said) if LIST not in sentence.text]
-        room = MAX_SUMMARY - estimate_tokens(known) - estimate_tokens(used) - 2
-        new = " ".join(sentence.text for sentence in in_order(self._choose(sentences, weigh(sentences), room)))
-        return " ".join(part for part in (known, new, used) if part)
+        summary = condensed(said, known, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe)
+        return "\n".join(part for part in (summary, used) if part)
 
     def close(self) -> None:
         """Waits for nothing."""
@@ -121,35 +118,42 @@ class Extractive:
     ) -> list[Sentence]:
         """Return `fixed` and the sentences that tell most beside them within so many tokens, the best first."""
         weights = dict(weights)
-        left = [(sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences]
         chosen: list[Sentence] = []
         orders: set[int] = set()
-        for sentence in fixed:
-            tokens -= estimate_tokens(sentence.text) + 1
-        waiting = [*fixed]
-        while (left or waiting) and len(chosen) < most:
-            self._breathe()
-            if waiting:
-                best, size = waiting.pop(), 0
-            else:
-                left = [(sentence, size) for sentence, size in left if size <= tokens]
-                if not left:
-                    break
-                best, size = max(
-                    left,
-                    key=lambda it: (
-                        (_LEANING if it[0].leans and it[0].order - 1 not in orders else 1)
-                        * it[0].worth
-                        * sum(weights[word] for word in it[0].words)
-                        / (it[1] + 6) ** _LENGTH
-                    ),
-                )
-            tokens -= size
-            chosen.append(best)
-            orders.add(best.order)
-            left = [it for it in left if it[0] is not best]
-            for word in best.words:
+
+        def gain(sentence: Sentence, size: int) -> float:
+            leans = sentence.leans and sentence.order - 1 not in orders
+            new = sum(weights[word] for word in sentence.words)
+            return float((_LEANING if leans else 1) * sentence.worth * new / (size + 6) ** _LENGTH)
+
+        def take(sentence: Sentence) -> None:
+            chosen.append(sentence)
+            orders.add(sentence.order)
+            for word in sentence.words:
                 weights[word] *= _TOLD
+
+        for sentence in reversed(fixed):
+            tokens -= estimate_tokens(sentence.text) + 1
+            take(sentence)
+        # What a sentence adds only shrinks while others are chosen, so one whose gain is still the highest is the best of all.
+        # But one that refers to the sentence before it gains when that is chosen: it is then put in anew.
+        sized = {sentence.order: (sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences}
+        heap = [(-gain(sentence, size), order) for order, (sentence, size) in sized.items()]
+        heapify(heap)
+        while heap and len(chosen) < most:
+            self._breathe()
+            before, order = heappop(heap)
+            sentence, size = sized[order]
+            if size > tokens or order in orders:
+                continue
+            now = -gain(sentence, size)
+            if now > before and heap and now > heap[0][0]:
+                heappush(heap, (now, order))
+                continue
+            tokens -= size
+            take(sentence)
+            if (follows := sized.get(order + 1)) and follows[0].leans:
+                heappush(heap, (-gain(*follows), order + 1))
         return chosen
 
 

@@ -149,7 +149,7 @@ def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
     return tuple(
         word
         for place, word in enumerate(spelt_words(text))
-        if any(letter.isdigit() for letter in word)
+        if (not word.isalpha() and any(letter.isdigit() for letter in word))
         or (place and word[0].isupper() and (low := word.lower()) not in STOP_WORDS and low not in stops and len(word) > 1)
     )
 
