@@ -48,7 +48,10 @@ from recollect._types.conversation import (
     ConversationPage,
     DeletionReceipt,
     LoadedConversation,
+    NoteRecord,
+    Notes,
     Party,
+    RegeneratedNotes,
     RemovedFrom,
 )
 from recollect._types.external import (
@@ -180,6 +183,8 @@ __all__ = [
     "Message",
     "MessageDelta",
     "NotFound",
+    "NoteRecord",
+    "Notes",
     "OwnerIdentity",
     "Party",
     "PermissionDenied",
@@ -189,6 +194,7 @@ __all__ = [
     "RecentOrder",
     "RecollectError",
     "RecordedReply",
+    "RegeneratedNotes",
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",

@@ -30,12 +30,13 @@ def _go_on() -> None:
 class Extractive:
     """A LanguageModel that is a rule. `breathe` is called often while it works: it may let others go first."""
 
-    name = "extractive"
+    name = writer = "extractive"
+    model = ""
 
     def __init__(self, breathe: Callable[[], None] = _go_on) -> None:
         self._breathe = breathe
 
-    def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:  # noqa: ARG002 - everything is read again
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[str] = ()) -> Notes:  # noqa: ARG002 - all is read
         """The notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
