@@ -84,6 +84,8 @@ class OpenAIEndpoint:
             if self._client is None:
                 self._client = self._open(sdk)
         asked: dict[str, Any] = {limit: _MAX_ANSWER}
+        if not os.environ.get(KEY):
+            asked["extra_headers"] = {"Authorization": sdk.Omit()}
         if form == "json_schema":
             asked["response_format"] = {"type": form, "json_schema": {"name": "answer", "schema": schema}}
         elif form == "json_object":
@@ -106,11 +108,9 @@ class OpenAIEndpoint:
             follow_redirects=False,
             trust_env=not is_loopback(self.place),
         )
-        key = os.environ.get(KEY)
         return sdk.OpenAI(
             base_url=self.place,
-            api_key=key or "none",
-            default_headers={} if key else {"Authorization": sdk.Omit()},
+            api_key=os.environ.get(KEY) or "none",  # the SDK asks for one
             timeout=timeouts(self._timeout),
             max_retries=0,
             http_client=http,

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -98,7 +99,8 @@ class Abbreviator:
         """The failures that were logged: conversation and reason; a reason that concerns all has no conversation."""
         self._failed = False  # whether anything did since the last sweep
         self._loops = [
-            Loop(f"abbreviator-{number}", self._work, stopping=self._stopping) for number in range(threads + _SPARE_THREADS)
+            Loop(f"abbreviator-{number}", partial(self._work, is_spare=number >= threads), stopping=self._stopping)
+            for number in range(threads + _SPARE_THREADS)
         ]
         for loop in self._loops:
             loop.start()
@@ -107,8 +109,9 @@ class Abbreviator:
         """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
+        until = time.monotonic() + _STOP_SECONDS
         for loop in self._loops:
-            loop.stop(_STOP_SECONDS)
+            loop.stop(max(0.0, until - time.monotonic()))
 
     def _work(self, *, is_spare: bool) -> float:
         work = self._take(is_spare=is_spare)
