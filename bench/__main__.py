@@ -44,6 +44,7 @@ BENCHMARKS = (
     Short("search", "--rounds 1 --questions 100", wants_set=True),
     Short("recall", "--legs", wants_set=True),
     Short("context", "--tokens 1000 4400", wants_set=True),
+    Short("dialogue", "--questions 20", wants_set=True),
     Short("abbreviations", "", wants_set=True),
 )
 """Not here: `bench.learn`, which takes hours and writes weights, and `bench.stream --soak`."""

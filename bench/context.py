@@ -121,7 +121,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         for number in range(calls):
             began = time.perf_counter()
             asked = Asked(words_of(questions[number % len(questions)]), system_clock(), Weights(), {})
-            head, hot, in_memory = builder.hot(conversation, asked, budget.hot, {})
+            head, hot, in_memory = builder.hot(conversation, asked, budget, {})
             middle = time.perf_counter()
             builder.warm(head, hot, asked, [], budget, {})
             ended = time.perf_counter()

@@ -63,47 +63,52 @@ def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> s
 class Group:
     """One person's history, brought in up to the time of each question; and both baselines over the same messages."""
 
-    def __init__(self, client: Client, data: Path | None, clock: Clock, plans: list[Plan]) -> None:
-        """`data` is the folder in which vectors are waited for; None: by words alone there are none."""
-        self._client, self._data, self._clock = client, data, clock
+    def __init__(self, client: Client, data: Path | None, clock: Clock, plans: list[Plan], *, is_one: bool = False) -> None:
+        """`data` is the folder in which vectors are waited for; None: by words alone there are none.
+
+        With `is_one` the whole history is the conversation that is asked in; else it is empty, and the history lies in others.
+        """
+        self.client, self._data, self._clock, self._is_one = client, data, clock, is_one
         self._waiting = sorted(plans, key=lambda plan: plan.began.time)
-        self._service = Service(client, [])
-        self._said: list[tuple[str, int, str]] = []
+        self.service = Service(client, [])
+        self.said: list[tuple[str, int, str]] = []
+        """Name, time and text of each message, in the order of the conversations."""
         self._plain = PlainFts5()
         clock.now = 1
-        self._here = client.conversations.create("bench").id
+        self.here = client.conversations.create("bench").id
 
-    def until(self, question: Question) -> None:
-        """Brings in what was said before a question, or everything."""
+    def until(self, question: Question) -> bool:
+        """Bring in what was said before a question, or everything. Returns whether there was anything new."""
         asked = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         grown = False
         while self._waiting and (asked is None or self._waiting[0].began.time < asked):
             plan = self._waiting.pop(0)
             said = messages_of(plan)
             self._clock.now = max(self._clock.now, plan.began.time, *(time for _, time, _ in said))
-            self._service.bring_in(plan)
-            self._said += said
+            self.service.bring_in(plan, self.here if self._is_one else "")
+            self.said += said
             for name, time_, text in said:
                 self._plain.add(name, time_, text)
             grown = True
-        self._clock.now = asked or max(time for _, time, _ in self._said) + DAY
+        self._clock.now = asked or max(time for _, time, _ in self.said) + DAY
         if grown and self._data:
             embedded(self._data)
+        return grown
 
     def recollect(self, question: Question, tokens: int) -> set[str]:
         """What BuildContext packs."""
-        context = whole(lambda: self._client.recall.build_context(self._here, question.query, budget=ContextBudget(total=tokens)))
+        context = whole(lambda: self.client.recall.build_context(self.here, question.query, budget=ContextBudget(total=tokens)))
         assert sum(it.used for it in context.allocation) <= tokens
-        return {self._service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
+        return {self.service.messages[it.conversation_id, it.message.sequence] for it in context.cold}
 
     def last_turns(self, _question: Question, tokens: int) -> set[str]:
         """What was said last."""
-        newest = sorted(self._said, key=lambda it: it[1], reverse=True)
+        newest = sorted(self.said, key=lambda it: it[1], reverse=True)
         return within(tokens, ((name, text) for name, _, text in newest), skip=False)
 
     def plain_fts5(self, question: Question, tokens: int) -> set[str]:
         """What FTS5 ranks first."""
-        texts = {name: text for name, _, text in self._said}
+        texts = {name: text for name, _, text in self.said}
         best = self._plain.best(question.query, _CANDIDATES, None)
         return within(tokens, ((name, texts[name]) for name in best), skip=True)
 

@@ -134,15 +134,19 @@ class Service:
         """Their names in the set, by id."""
         self.messages: dict[tuple[str, int], str] = {}
         """Their names in the set, by the conversation's id and the sequence."""
+        self.turns: dict[str, tuple[str, int]] = {}
+        """The conversation's id and the turn of each message, by its name in the set."""
         for plan in plans:
             self.bring_in(plan)
 
-    def bring_in(self, plan: Plan) -> None:
-        """Writes a conversation."""
+    def bring_in(self, plan: Plan, into: str = "") -> None:
+        """Write a conversation: a new one, or behind what is said in the one with the id `into`."""
         calls = self._client.conversations
         began = plan.began
-        conversation = calls.create(began.channel, participants=began.participants, create_time=time_to(began.time)).id
-        self.conversations[conversation] = plan.key[3]
+        conversation = into
+        if not into:
+            conversation = calls.create(began.channel, participants=began.participants, create_time=time_to(began.time)).id
+            self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
             match step:
                 case Batch():
@@ -150,7 +154,9 @@ class Service:
                     stored = calls.append_turn(conversation, [message_to(message) for message in messages]).messages
                     for message, there in zip(messages, stored, strict=True):
                         assert message.metadata is not None, "the import notes where a message is from"
-                        self.messages[conversation, there.sequence] = message.metadata["importId"]
+                        name = message.metadata["importId"]
+                        self.messages[conversation, there.sequence] = name
+                        self.turns[name] = (conversation, there.turn_number)
                 case Happened(event=Abbreviated(text)):
                     calls.record_abbreviation(conversation, text)
 

@@ -1,14 +1,17 @@
 """Every benchmark runs, on a tiny size: what it prints is its own business."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import orjson
 import pytest
-from recollect import Client
+from recollect import Client, Message
+from recollect_server.inference.embedder import Embedder, Piece, Vectors
 
 from bench import __main__ as every
-from bench import context, corpus, drops, meaning, packing, recall, receive, search, start, stream
+from bench import context, corpus, dialogue, drops, meaning, packing, recall, receive, search, start, stream
 from bench.calls import measure
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
@@ -185,6 +188,64 @@ def test_context_packs_for_the_questions_of_a_set_what_was_said_before_them(
     assert "1 questions with gold messages" in capsys.readouterr().out
     context.main(["--set", str(recall_set), "--words", "--tokens", "2", "--groups", "ann"])
     assert "2 tokens   0.0" in capsys.readouterr().out
+
+
+def test_dialogue_counts_gold_recall_and_noise_in_each_arrangement(
+    recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--groups", "ann", "--by", "words", "--vectors", str(tmp_path / "vectors.npz")]
+    figures = {it.name: it for it in dialogue.main(["--set", str(recall_set), *flags])}
+    assert {it.part for it in figures.values()} == {"by words"}
+    for arrangement in ("own", "apart"):
+        assert figures[f"any gold of set, {arrangement}"].value == 100.0
+        assert figures[f"any gold of set, {arrangement}"].baseline == 100.0
+    assert figures["recall for small talk, set"].value < 10
+    assert figures["recall for another's questions, set"].value == 0
+    assert 0 < figures["rendered / budget p99, set, xml"].value < 1
+    said = capsys.readouterr().out
+    assert "set, by words: 1 questions, 2000 tokens" in said
+    assert "compacted  recollect  any gold" in said
+
+
+def test_an_excerpt_counts_for_its_message_if_it_has_half_of_it(server: RunningServer) -> None:
+    with Client(server.target) as client:
+        name = client.conversations.create("web").id
+        client.conversations.append_turn(name, [Message.user("one two three four")])
+        built = client.recall.build_context(name)
+        names = {(name, built.hot[0].message.sequence): "m"}
+    assert dialogue.names_in(built, names, {"m": "one two three four, five six"}) == {"m"}
+    assert dialogue.names_in(built, names, {"m": "one two three four, five six, seven eight nine ten"}) == set()
+
+
+def test_the_message_to_be_answered_does_not_count_as_rendered(server: RunningServer) -> None:
+    with Client(server.target) as client:
+        name = client.conversations.create("web").id
+        client.conversations.append_turn(name, [Message.user("What is a wombat?"), Message.assistant("A marsupial.")])
+        for form in dialogue.FORMATS:
+            short, long = (
+                dialogue.rendered_tokens(client.recall.build_context(name, query, format=form), query)
+                for query in ("And now?", "And now? " * 200)
+            )
+            assert abs(short - long) <= 1
+
+
+def test_vectors_are_computed_once_and_kept_for_the_next_run(tmp_path: Path) -> None:
+    computed: list[int] = []
+
+    class Counting(Embedder):
+        def __init__(self) -> None: ...
+
+    def embed_pieces(_self: Embedder, pieces: Sequence[Piece]) -> Vectors:
+        computed.append(len(pieces))
+        return np.array([[len(piece), piece[0]] for piece in pieces], np.float32)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Embedder, "embed_pieces", embed_pieces)
+        for _ in range(2):
+            with dialogue.remembered(tmp_path / "vectors.npz"):
+                assert Counting().embed_pieces([(7, 1), (8, 1, 2), (7, 1)]).tolist() == [[2, 7], [3, 8], [2, 7]]
+                assert Counting().embed_pieces([(8, 1, 2)]).tolist() == [[3, 8]]
+    assert computed == [2]
 
 
 def test_context_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

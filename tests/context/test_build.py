@@ -1,9 +1,13 @@
 """BuildContext through the running server: which messages are hot, warm and cold, and what is said of the others."""
 
+import re
+from random import Random
+
 import orjson
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.domain.budget import estimate_tokens
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import MovableClock, RunningServer, Start
@@ -109,33 +113,94 @@ def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the
     assert said(answer.hot) == [f"turn {number}" for number in range(196, 201)]
 
 
-def test_the_users_words_stay_where_a_long_answer_does_not_fit(service: Service) -> None:
+def test_turns_stay_whole_and_in_order_where_long_answers_do_not_all_fit_the_hot_budget(service: Service) -> None:
+    conversation = service.create().id
+    for number in range(1, 4):
+        service.append(conversation, user(f"Question {number}"), agent(f"Answer {number} " + "x" * 2700))
+    answer = built(service, conversation)
+    assert [text.split(" x")[0] for text in said(answer.warm)] == ["Question 1", "Answer 1"]
+    assert [text.split(" x")[0] for text in said(answer.hot)] == ["Question 2", "Answer 2", "Question 3", "Answer 3"]
+
+
+def test_a_very_long_answer_is_shortened_beside_the_users_words(service: Service) -> None:
     conversation = service.create().id
     service.append(conversation, user("Tell me about pangolins."), agent("pangolin " * 3000))
     service.append(conversation, user("Shorter, please."), agent("They eat ants."))
     answer = built(service, conversation)
-    assert said(answer.hot) == ["Tell me about pangolins.", "Shorter, please.", "They eat ants."]
-    [dropped] = answer.dropped
-    assert (dropped.conversation_id, dropped.sequence, dropped.tier, dropped.tokens) == (conversation, 3, WARM, 6750)
-    assert "6750 tokens and" in dropped.reason
+    assert said(answer.hot) == ["Shorter, please.", "They eat ants."]
+    question, long = said(answer.warm)
+    assert question == "Tell me about pangolins."
+    assert re.fullmatch(r"pangolin .*\n… \d+ tokens left out …\npangolin .*", long)
+    assert (list(answer.dropped), answer.rendered_tokens <= 4400) == ([], True)
 
 
-def test_what_is_too_long_for_the_hot_budget_may_fit_the_warm_one(service: Service) -> None:
+def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(service: Service) -> None:
     conversation = service.create().id
     service.append(conversation, user("Tell me."), agent("ant " * 1800))
     answer = built(service, conversation)
-    assert said(answer.hot) == ["Tell me."]
-    assert [it.message.sequence for it in answer.warm] == [3]
-    assert list(answer.dropped) == []
+    assert said(answer.hot) == ["Tell me.", "ant " * 1800]
+    assert (allocation(answer, HOT).budget, allocation(answer, WARM).budget) == (1810, 3500 - 1810)
+    set_by_caller = built(service, conversation, hot=500)
+    assert allocation(set_by_caller, HOT).used <= 500
+    assert said(set_by_caller.hot)[0] == "Tell me."
+    assert "tokens left out" in said(set_by_caller.hot)[1]
 
 
-def test_a_tool_call_and_its_result_are_packed_together(service: Service) -> None:
+def test_an_oversized_tool_result_is_shortened_with_its_call(service: Service) -> None:
     conversation = service.create().id
     call = ToolCall(id="c", name="df", arguments="{}")
     service.append(conversation, user("Look."), agent("", tool_calls=[call]), tool("c", "x" * 20_000), agent("It is full."))
     answer = built(service, conversation)
-    assert said(answer.hot) == ["Look.", "It is full."]
-    assert {dropped.sequence for dropped in answer.dropped} == {3, 4}
+    assert [it.message.sequence for it in answer.hot] == [2, 3, 4, 5]
+    assert "tokens left out" in said(answer.hot)[2]
+    assert not answer.dropped
+
+
+def test_a_call_without_a_result_stays_in_the_context_with_its_text(service: Service) -> None:
+    conversation = service.create().id
+    call = ToolCall(id="c", name="send_mail", arguments='{"to": "Alex"}')
+    service.append(conversation, user("Write to Alex."), agent("I send it now.", tool_calls=[call]))
+    for form in (
+        context_pb2.CONTEXT_FORMAT_XML,
+        context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES,
+        context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES,
+    ):
+        rendered = built(service, conversation, "Did you?", format=form).rendered
+        assert "I send it now." in rendered
+        assert "(called, no result yet)" in rendered
+    block = built(service, conversation, "Did you?", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK).rendered
+    assert block == 'Tools called in this conversation that gave no result yet:\n- send_mail {"to": "Alex"}'
+
+
+SCRIPTS = ["The logs fill the disk, so rotate them. ", "日志把磁盘写满了，所以要轮转。", '🦓🦓 <b>&amp;</b> "quoted"\n\n', "x"]
+
+
+def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service) -> None:
+    random = Random(17)  # noqa: S311 - the same conversations each time
+    for number in range(6):
+        service.told(f"logs disk {SCRIPTS[number % 4] * 30}", f"磁盘 {number}")
+        set_anchor(service, f"key-{number}", SCRIPTS[number % 4] * 20)
+    for _ in range(6):
+        here = service.create().id
+        for turn in range(random.choice([1, 3, 30])):
+            script = random.choice(SCRIPTS)
+            call = ToolCall(id=f"c{turn}", name="look", arguments='{"path": "%s"}' % ("y" * random.choice([3, 900])))
+            said_ = [user(script * random.randint(1, 40)), agent("Looking", tool_calls=[call])]
+            said_ += [tool(f"c{turn}", script * random.choice([1, 500]))] if random.random() < 0.8 else []
+            service.append(here, *said_, agent(script * random.choice([1, 10, 400])))
+        if random.random() < 0.5:
+            service.append(here, user("Why do the logs fill the disk?"))
+        for form in range(1, 6):
+            for total in (100, 200, 1000, 4400):
+                answer = built(service, here, "Why do the logs fill the disk?", format=form, total=total)
+                assert answer.rendered_tokens <= total
+                if form > 1:
+                    assert answer.rendered_tokens == estimate_tokens(answer.rendered)
+                places = [it.message.sequence for it in (*answer.warm, *answer.hot)]
+                assert places == sorted(places)
+                assert answer.hot or total == 100, (form, total, here)
+                if form in (2, 3, 4) and total == 4400:
+                    assert answer.rendered_tokens > 0.8 * total or not answer.dropped
 
 
 def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(service: Service) -> None:
@@ -184,13 +249,13 @@ def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> N
         service.told(f"zebra {number} " + "x" * 360)
     here = service.told("one")
     answer = built(service, here, "zebra")
-    assert allocation(answer, COLD).budget == 4400 - 1
+    assert allocation(answer, COLD).budget == 4400 - 5
     assert sum(each.used for each in answer.allocation) <= 4400
     assert len(answer.cold) > 20
     small = built(service, here, "zebra", total=500)
-    assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (499, True)
+    assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (495, True)
     tight = built(service, here, "zebra", cold=100, warm=1, hot=1)
-    assert allocation(tight, COLD).budget == 101
+    assert allocation(tight, COLD).budget == 102
 
 
 def test_recent_messages_come_before_older_ones_and_the_weights_are_settings(

@@ -1,14 +1,21 @@
 """Packing: within the budget, nothing twice, no half of a tool call, and a reason for what is left out."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.domain.context import Budget, Candidate, Packed
-from recollect_server.domain.message import Role
-from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.context import Budget, Candidate, Context, Packed, Tier
+from recollect_server.domain.message import Role, ToolCall
+from recollect_server.domain.packing import Preference, pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, evenly, overlap, says_little, words_of
+from recollect_server.domain.rendering import FORMS
+from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.shortening import head_and_tail
 from recollect_server.domain.time import DAY
 
 from tests.context.conftest import THERE, candidate
@@ -69,37 +76,128 @@ def test_a_tool_call_and_its_results_are_packed_together_or_not_at_all(
     pack: Callable[[list[Candidate], int], Packed], offered: list[Candidate], budget: int
 ) -> None:
     packed = pack(offered, budget).packed
-    calls = [call.id for it in packed for call in it.message.tool_calls]
-    results = [it.message.tool_call_id for it in packed if it.message.role is Role.TOOL]
-    assert sorted(calls) == sorted(results)
+    halves = {it.message.tool_call_id for it in offered} & {call.id for it in offered for call in it.message.tool_calls}
+    calls = {call.id for it in packed for call in it.message.tool_calls}
+    results = {it.message.tool_call_id for it in packed if it.message.role is Role.TOOL}
+    assert calls & halves == results & halves
     assert sequences(packed) == sorted(sequences(packed))
 
 
-@given(offered=conversations())
-def test_with_room_for_all_everything_whole_is_packed(offered: list[Candidate]) -> None:
+@given(offered=conversations(), budget=st.integers(0, 900), form=st.sampled_from([FORMS[number] for number in (1, 2, 3, 4)]))
+def test_hot_and_warm_are_one_run_of_the_conversation_with_its_newest_words(
+    offered: list[Candidate], budget: int, form: Form
+) -> None:
+    offered = [replace(it, charge=form.own(it.message)) for it in offered]
+    hot = pack_hot(offered, budget // 2, budget // 4, form=form)
+    oldest = min((it.message.turn_number for it in hot.packed), default=99)
+    similarity = {it.message.turn_number: it.relevance for it in offered}
+    older = [it for it in offered if it.message.turn_number < oldest]
+    warm = pack_warm(older, max(0, budget - hot.used), 0, Preference(1, frozenset([2]), similarity, range(1, 9, 3)), form)
+    both = sequences([*warm.packed, *hot.packed])
+    assert both == sorted(set(both))
+    assert hot.used + warm.used <= budget
+    context = Context(hot, warm, Packed(Tier.COLD))
+    around = form.frame("context") + form.frame("conversation")
+    assert estimate_tokens(form.render(context, "")) <= hot.used + warm.used + around
+    newest = offered[-1].message.turn_number
+    question = next(it for it in offered if it.message.turn_number == newest)
+    if question.tokens <= budget // 4:
+        assert question in hot.packed
+
+
+@given(text=st.text(max_size=2000), length=st.integers(80, 500))
+def test_a_long_text_has_its_head_and_tail_and_says_how_much_is_left_out(text: str, length: int) -> None:
+    shown = head_and_tail(text, length)
+    if shown == text:
+        return
+    head, tail = re.split(r"\n… \d+ tokens left out …\n", shown)
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) + len(tail) <= length < len(text)
+
+
+def test_with_room_for_all_everything_is_packed() -> None:
+    offered = [candidate(at, A_TOKEN * 10, turn=at // 2) for at in range(2, 12)]
+    offered.append(candidate(12, A_TOKEN, Role.TOOL, turn=5, answers="no call of this conversation"))
     warm = pack_warm(offered, 100_000)
-    assert len(warm.packed) + len(warm.dropped) == len(offered)
-    assert all("belong together" in it.reason for it in warm.dropped)
+    assert (warm.packed == offered, warm.dropped) == (False, [])
+    assert sequences(warm.packed) == sequences(offered)
 
 
-def test_hot_keeps_the_users_words_and_drops_the_long_answer() -> None:
-    offered = [candidate(2, A_TOKEN * 10), candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=2), candidate(4, A_TOKEN * 5, turn=3)]
-    packed = pack_hot(offered, 20)
-    assert sequences(packed.packed) == [2, 4]
-    assert [(it.sequence, it.tokens, it.reason) for it in packed.dropped] == [(3, 90, "90 tokens and 5 were left")]
+def test_hot_keeps_the_users_words_and_shortens_the_long_answer() -> None:
+    offered = [
+        candidate(2, A_TOKEN * 30, turn=1),
+        candidate(3, A_TOKEN * 10, turn=2),
+        candidate(4, f"{A_TOKEN} " * 900, Role.ASSISTANT, turn=2),
+    ]
+    hot = pack_hot(offered, 100)
+    assert [(it.message.sequence, it.is_excerpt) for it in hot.packed] == [(3, False), (4, True)]
+    assert hot.used <= 100
+    assert re.fullmatch(r"word word .* word\n… 10\d\d tokens left out …\nword .* word ", hot.packed[1].message.content)
+    assert pack_hot(offered, 100, 2000).packed == offered[1:]  # whole, with what the warm tier lends
 
 
-def test_hot_takes_five_turns_and_the_older_two_only_whole() -> None:
+def test_hot_takes_five_whole_turns_and_closes_where_one_does_not_fit() -> None:
     offered = [candidate(turn + 1, A_TOKEN * 10, turn=turn) for turn in range(1, 9)]
     assert sequences(pack_hot(offered, 1000).packed) == [5, 6, 7, 8, 9]
-    offered[4] = candidate(6, A_TOKEN * 10, turn=5)
-    offered.insert(5, candidate(60, A_TOKEN * 100, Role.ASSISTANT, turn=5))
-    assert sequences(pack_hot(offered, 60).packed) == [7, 8, 9]
+    assert sequences(pack_hot(offered, 1000, turns_at_most=2).packed) == [8, 9]
+    offered.insert(6, candidate(60, A_TOKEN * 100, Role.ASSISTANT, turn=6))
+    assert sequences(pack_hot(offered, 60).packed) == [8, 9]
 
 
-def test_warm_packs_the_most_relevant_turns_first() -> None:
-    offered = [candidate(turn, A_TOKEN * 10, relevance=value) for turn, value in ((2, 0.1), (3, 0.9), (4, 0.2), (5, 0.8))]
-    assert sequences(pack_warm(offered, 20).packed) == [3, 5]
+def test_an_oversized_tool_result_and_argument_are_shortened_with_their_call() -> None:
+    offered = [
+        candidate(2, "Write the report.", turn=1),
+        candidate(3, "", Role.ASSISTANT, turn=1, calls=("c",)),
+        candidate(4, "begin " + "x" * 90_000 + " exit status 1", Role.TOOL, turn=1, answers="c"),
+        candidate(5, "It failed.", Role.ASSISTANT, turn=1),
+    ]
+    call = ToolCall("c", "write", orjson.dumps({"path": "/report", "text": "y " * 9000, "mode": 7}).decode())
+    offered[1] = replace(offered[1], message=replace(offered[1].message, tool_calls=(call,)))
+    hot = pack_hot(offered, 400)
+    assert sequences(hot.packed) == [2, 3, 4, 5]
+    assert (hot.used <= 400, hot.dropped) == (True, [])
+    arguments = orjson.loads(hot.packed[1].message.tool_calls[0].arguments)
+    assert (arguments["path"], arguments["mode"]) == ("/report", 7)
+    assert "tokens left out" in arguments["text"]
+    result = hot.packed[2].message.content
+    assert (result[:6], result[-13:]) == ("begin ", "exit status 1")
+
+
+def test_of_a_turn_with_very_many_calls_the_question_and_the_newest_stay() -> None:
+    offered = [candidate(2, "Go through all files.", turn=1)]
+    for at in range(60):
+        offered += [
+            candidate(3 + 2 * at, "", Role.ASSISTANT, turn=1, calls=(f"c{at}",)),
+            candidate(4 + 2 * at, A_TOKEN * 100, Role.TOOL, turn=1, answers=f"c{at}"),
+        ]
+    hot = pack_hot(offered, 1000)
+    kept = sequences(hot.packed)
+    assert (kept[0], kept[-1], hot.used > 700) == (2, 122, True)
+    assert kept[1:] == list(range(kept[1], 123))
+    assert len(hot.dropped) == len(offered) - len(kept)
+
+
+def order_of(budget: int, size: int = 10) -> list[int]:
+    """The turns that the warm tier has of forty, with so many tokens for turns of `size`."""
+    offered = [candidate(turn + 1, A_TOKEN * size, turn=turn) for turn in range(1, 41)]
+    preference = Preference(1, frozenset([7]), {12: 0.9, 13: 0.1, 14: 0.5}, (1, 14, 27, 40))
+    return [it.message.turn_number for it in pack_warm(offered, budget, 0, preference).packed]
+
+
+def test_the_newest_turns_come_first_then_the_first_those_of_anchors_those_that_fit_and_spaced_ones() -> None:
+    assert order_of(40) == [1, 27, 39, 40]
+    assert order_of(80) == [1, 7, 12, 27, 37, 38, 39, 40]
+    assert order_of(160) == [1, 7, 12, 14, 27, *range(30, 41)]
+    assert order_of(400) == list(range(1, 41))
+
+
+def test_a_last_turn_that_is_longer_than_its_share_is_shortened_and_does_not_take_it_all() -> None:
+    offered = [candidate(turn + 1, f"{A_TOKEN} " * 1000 if turn == 9 else A_TOKEN * 10, turn=turn) for turn in range(1, 10)]
+    packed = pack_warm(offered, 1000, 0, Preference(1)).packed
+    assert packed[-1].is_excerpt
+    assert packed[-1].tokens <= 500
+    assert len(packed) == 9
 
 
 def test_one_conversation_does_not_eat_everything_while_others_wait() -> None:

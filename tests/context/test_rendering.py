@@ -1,6 +1,8 @@
 """The forms of a context: right for those who made them up, whatever was said."""
 
 import re
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,10 +14,12 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.context import Candidate, Context, Packed, Tier
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.context import Candidate, Context, Packed, Tier, cost, units
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.recall_block import recall_block
+from recollect_server.domain.rendering.spoken import waiting_calls
 from recollect_server.domain.rendering.xml import xml_block
 
 from tests.context.conftest import HERE, THERE
@@ -126,7 +130,7 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
 
 @given(context=contexts(), message=HOSTILE)
 def test_openai_messages_pair_every_call_with_its_result(context: Context, message: str) -> None:
-    said = orjson.loads(FORMS[OPENAI](context, message))
+    said = orjson.loads(FORMS[OPENAI].render(context, message))
     consumed(OPENAI_TYPE.validate_python(said))
     waiting: list[str] = []
     seen: set[str] = set()
@@ -143,13 +147,14 @@ def test_openai_messages_pair_every_call_with_its_result(context: Context, messa
     assert not waiting
     assert all(it["role"] != "system" for it in said[1:])
     if message.strip():
-        assert said[-1] == {"role": "user", "content": message.rstrip()}
+        assert said[-1]["role"] == "user"
+        assert message.rstrip() in said[-1]["content"]  # behind a name, where it is stored already and several persons speak
 
 
 @given(context=contexts(), message=HOSTILE)
 @example(context=conversation(Message(Role.ASSISTANT, "Hello", timestamp=1, sequence=2, turn_number=1)), message="")
 def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context, message: str) -> None:
-    said = orjson.loads(FORMS[ANTHROPIC](context, message))
+    said = orjson.loads(FORMS[ANTHROPIC].render(context, message))
     consumed(ANTHROPIC_TYPE.validate_python(said))
     assert [it["role"] for it in said] == [("user", "assistant")[at % 2] for at in range(len(said))]
     waiting: list[str] = []
@@ -169,7 +174,8 @@ def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context,
         assert all(isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use")
     assert not waiting
     if message.strip():
-        assert said[-1]["content"][-1] == {"type": "text", "text": message.rstrip()}
+        assert said[-1]["content"][-1]["type"] == "text"
+        assert message.rstrip() in said[-1]["content"][-1]["text"]
 
 
 @given(context=contexts())
@@ -179,9 +185,10 @@ def test_the_recall_block_has_a_line_for_each_source(context: Context) -> None:
     numbered = [line for line in lines if re.match(r"\[\d+\] ", line)]
     assert len(numbered) == len(context.cold.packed)
     assert all(f"({THERE}, turn " in line for line in numbered)
-    known = [line for line in lines if line.startswith("- ")]
+    known = [line for line in lines if line.startswith("- name: ")]
+    waiting = waiting_calls(context.own)
     assert len(known) == len(context.anchors)
-    assert len(lines) == len(numbered) + len(known) + bool(numbered) + bool(known)
+    assert len(lines) == len(numbered) + len(known) + len(waiting) + bool(numbered) + bool(known) + bool(waiting)
 
 
 def test_a_whole_conversation_is_what_the_apis_expect() -> None:
@@ -194,7 +201,7 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         anchors=[Anchor("name", "Alex", 0.95, 1)],
     )
     about = '<context>\n<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>\n</context>'
-    assert orjson.loads(FORMS[OPENAI](context, "And now?")) == [
+    assert orjson.loads(FORMS[OPENAI].render(context, "And now?")) == [
         {"role": "system", "content": about},
         {"role": "user", "content": "Look."},
         {
@@ -208,7 +215,7 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         {"role": "assistant", "content": "There are two."},
         {"role": "user", "content": "And now?"},
     ]
-    assert orjson.loads(FORMS[ANTHROPIC](context, "And now?")) == [
+    assert orjson.loads(FORMS[ANTHROPIC].render(context, "And now?")) == [
         {"role": "user", "content": [{"type": "text", "text": about}, {"type": "text", "text": "Look."}]},
         {
             "role": "assistant",
@@ -226,34 +233,78 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
 def test_a_message_that_was_appended_already_is_not_said_twice(form: int) -> None:
     context = conversation(Message(Role.USER, "And now?", timestamp=1, sequence=2, turn_number=1))
-    assert len(orjson.loads(FORMS[form](context, "And now?"))) == 1
-    assert orjson.loads(FORMS[form](conversation(), "")) == []
+    assert len(orjson.loads(FORMS[form].render(context, "And now?"))) == 1
+    assert orjson.loads(FORMS[form].render(conversation(), "")) == []
+
+
+def waiting() -> Context:
+    """A conversation with a result whose call is gone, a call that never had one, and one that waits for it."""
+    calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "ab")
+    return conversation(
+        Message(Role.TOOL, "of nothing", timestamp=1, sequence=2, turn_number=1, tool_call_id="z"),
+        Message(Role.USER, "Look.", timestamp=1, sequence=3, turn_number=1),
+        Message(Role.ASSISTANT, "I look.", timestamp=2, sequence=4, turn_number=1, tool_calls=calls),
+        Message(Role.TOOL, "of b", timestamp=3, sequence=6, turn_number=1, tool_call_id="b"),
+        Message(Role.USER, "Again.", timestamp=4, sequence=7, turn_number=2),
+        Message(Role.ASSISTANT, "", timestamp=5, sequence=8, turn_number=2, tool_calls=(ToolCall("b", "look_b", "{}"),)),
+    )
 
 
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
-def test_calls_without_results_and_results_without_calls_are_left_out_and_the_others_stay_in_order(form: int) -> None:
-    calls = tuple(ToolCall(name, f"look_{name}", "{}") for name in "abc")
-    context = conversation(
-        Message(Role.TOOL, "of nothing", timestamp=1, sequence=2, turn_number=1, tool_call_id="z"),
-        Message(Role.USER, "Look.", timestamp=1, sequence=3, turn_number=1),
-        Message(Role.ASSISTANT, "", timestamp=2, sequence=4, turn_number=1, tool_calls=calls),
-        Message(Role.TOOL, "of c", timestamp=3, sequence=5, turn_number=1, tool_call_id="c"),
-        Message(Role.ASSISTANT, "In between.", timestamp=3, sequence=6, turn_number=1),
-        Message(Role.TOOL, "of a", timestamp=3, sequence=7, turn_number=1, tool_call_id="a"),
-    )
-    said = orjson.loads(FORMS[form](context, ""))
+def test_a_call_without_a_result_says_so_and_keeps_its_text(form: int) -> None:
+    said = orjson.loads(FORMS[form].render(waiting(), ""))
     if form == OPENAI:
-        assert [it["function"]["name"] for it in said[1]["tool_calls"]] == ["look_a", "look_c"]
-        assert [(it["tool_call_id"], it["content"]) for it in said[2:4]] == [("call_1", "of a"), ("call_2", "of c")]
-        assert [it["role"] for it in said] == ["user", "assistant", "tool", "tool", "assistant"]
-        return
-    assert [block["name"] for block in said[1]["content"]] == ["look_a", "look_c"]
-    assert [(block["tool_use_id"], block["content"]) for block in said[2]["content"]] == [("call_1", "of a"), ("call_2", "of c")]
-    assert [it["role"] for it in said] == ["user", "assistant", "user", "assistant"]
+        calls = {call["id"]: call["function"]["name"] for it in said for call in it.get("tool_calls", ())}
+        results = [(calls[it["tool_call_id"]], it["content"]) for it in said if it["role"] == "tool"]
+        texts = [it["content"] for it in said if it["role"] == "assistant"]
+        assert texts == [None, "I look.", None]
+    else:
+        blocks = [block for it in said for block in it["content"]]
+        calls = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+        results = [(calls[it["tool_use_id"]], it["content"]) for it in blocks if it["type"] == "tool_result"]
+        assert {"type": "text", "text": "I look."} in blocks
+    assert results == [
+        ("call_not_shown", "of nothing"),
+        ("look_a", "(called, no result was recorded)"),
+        ("look_b", "of b"),
+        ("look_b", "(called, no result yet)"),
+    ]
+
+
+def test_xml_and_the_recall_block_say_which_calls_wait() -> None:
+    root = ElementTree.fromstring(FORMS[XML].render(waiting(), ""))  # noqa: S314 - made here
+    results = [call.get("result") for call in root.iter("call")]
+    assert results == ["(called, no result was recorded)", None, "(called, no result yet)"]
+    assert [it.get("note") for it in root.iter("message") if it.get("role") == "tool"] == [
+        "the call of this result is not shown",
+        None,
+    ]
+    assert FORMS[RECALL].render(waiting(), "") == "Tools called in this conversation that gave no result yet:\n- look_b {}"
+
+
+@pytest.mark.parametrize("form", [XML, OPENAI, ANTHROPIC])
+def test_a_context_says_where_turns_are_left_out(form: int) -> None:
+    said = [Message(Role.USER, f"No. {turn}", timestamp=1, sequence=turn + 1, turn_number=turn) for turn in (3, 4, 9)]
+    text = FORMS[form].render(replace(conversation(*said), begins=2), "")
+    marks = ["1", "4"] if form == XML else ["(1 turn is left out here.)", "(4 turns are left out here.)"]
+    assert re.findall(r'left_out turns="(\d)"' if form == XML else r"\(\d[^)]+\)", text) == marks
+    assert not re.search("left.out", FORMS[form].render(replace(conversation(*said[:2]), begins=3), ""))
+
+
+@given(context=contexts(), message=HOSTILE, form=st.sampled_from([XML, OPENAI, ANTHROPIC]))
+def test_what_a_form_charges_is_never_less_than_what_its_text_takes(context: Context, message: str, form: int) -> None:
+    it = FORMS[form]
+    context = replace(context, cold=Packed(Tier.COLD))
+    turns: dict[int, list[Candidate]] = defaultdict(list)
+    for candidate in (*context.warm.packed, *context.hot.packed):
+        turns[candidate.message.turn_number].append(replace(candidate, charge=it.own(candidate.message)))
+    charged = sum(map(it.frame, ("context", "conversation", "anchors"))) + it.answer(message) + it.summary(context.summary)
+    charged += sum(map(it.anchor, context.anchors)) + sum(cost(unit) for turn in turns.values() for unit in units(turn, it.half))
+    assert estimate_tokens(it.render(context, message)) <= charged
 
 
 def test_senders_are_named_where_several_speak() -> None:
     said = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
     said.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
-    assert [it["content"] for it in orjson.loads(FORMS[OPENAI](conversation(said[0]), ""))] == ["Hi"]
+    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(*said), ""))] == ["ana: Hi", "bo: Ho"]
+    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(conversation(said[0]), ""))] == ["Hi"]

@@ -23,6 +23,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.transcript.files import TranscriptFolder
 from recollect_server.storage.transcript.writer import TranscriptWriter
 
@@ -109,6 +110,7 @@ def main() -> None:
     library, root, path, errno, manner, for_ever, writes_only, step = sys.argv[1:]
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(library)
+    expected_tables()  # made once, not in each life
     gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
     lives = 0
     while True:

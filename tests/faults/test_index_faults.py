@@ -38,9 +38,9 @@ def replace_with_garbage(folder: Path) -> None:
 
 def replace_with_another(folder: Path) -> None:
     path = folder / "another.db"
-    with apsw.Connection(str(path)) as connection:
-        migrations.migrate(connection)
-        connection.execute("INSERT INTO progress VALUES(1, 7, 7)")
+    connection = apsw.Connection(str(path))
+    migrations.migrate(connection)
+    connection.execute("INSERT INTO progress VALUES(1, 7, 7)")
     connection.close()
     path.rename(folder / "conversations.db")
 

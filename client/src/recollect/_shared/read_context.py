@@ -44,6 +44,7 @@ def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
             for each in it.dropped
         ),
         rendered=it.rendered,
+        rendered_tokens=it.rendered_tokens,
         degraded=tuple(DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
         group=tuple(
             types.GroupMessage(

@@ -49,7 +49,7 @@ class ContextBudget:
     cold: int | None = None
     """For the cold tier, with what the warm one left."""
     total: int | None = None
-    """For all three together."""
+    """For everything that is rendered: all three, and anchors, summary and markup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,8 @@ class BuiltContext:
     """The parts that could not answer, and why."""
     group: tuple[GroupMessage, ...] = ()
     """With `include_group` what other members wrote in the conversation's group, oldest first."""
+    rendered_tokens: int = 0
+    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those that these take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

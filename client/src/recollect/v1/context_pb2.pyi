@@ -67,13 +67,18 @@ class _ContextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Context
     CONTEXT_FORMAT_UNSPECIFIED: _ContextFormat.ValueType  # 0
     """Unset: parts."""
     CONTEXT_FORMAT_PARTS: _ContextFormat.ValueType  # 1
-    """Nothing rendered: the caller reads hot, warm, cold and anchors."""
+    """Nothing rendered: the caller reads hot, warm, cold and anchors. A result of a tool may have no call and a call no result, where
+    the conversation has none.
+    """
     CONTEXT_FORMAT_XML: _ContextFormat.ValueType  # 2
     """One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
-    text that looks like its tags is escaped.
+    text that looks like its tags is escaped. A call without a result says so in an attribute `result`, a result without a call in
+    `note`; `left_out` stands where turns are missing.
     """
     CONTEXT_FORMAT_OPENAI_MESSAGES: _ContextFormat.ValueType  # 3
-    """A JSON array of messages as the OpenAI API takes it, tool calls and results paired. What is not of this conversation is in
+    """A JSON array of messages as the OpenAI API takes it, tool calls and results paired. A call without a result has one that says
+    "(called, no result yet)", or "(called, no result was recorded)" once the user spoke again; a result without a call has one of a
+    tool `call_not_shown`. Where turns are missing a user message says how many. What is not of this conversation is in
     a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
     """
     CONTEXT_FORMAT_ANTHROPIC_MESSAGES: _ContextFormat.ValueType  # 4
@@ -81,7 +86,9 @@ class _ContextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Context
     conversation is in the first user message, as XML; last is the message that is to be answered, as above.
     """
     CONTEXT_FORMAT_RECALL_BLOCK: _ContextFormat.ValueType  # 5
-    """A short text of what was said before, with sources, ready to inject."""
+    """A short text of what was said before, with sources, ready to inject. Of the conversation itself it names only the calls that have
+    no result yet; hot and warm messages are charged as in parts.
+    """
 
 class ContextFormat(_ContextFormat, metaclass=_ContextFormatEnumTypeWrapper):
     """The form of `BuildContextResponse.rendered`."""
@@ -89,13 +96,18 @@ class ContextFormat(_ContextFormat, metaclass=_ContextFormatEnumTypeWrapper):
 CONTEXT_FORMAT_UNSPECIFIED: ContextFormat.ValueType  # 0
 """Unset: parts."""
 CONTEXT_FORMAT_PARTS: ContextFormat.ValueType  # 1
-"""Nothing rendered: the caller reads hot, warm, cold and anchors."""
+"""Nothing rendered: the caller reads hot, warm, cold and anchors. A result of a tool may have no call and a call no result, where
+the conversation has none.
+"""
 CONTEXT_FORMAT_XML: ContextFormat.ValueType  # 2
 """One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
-text that looks like its tags is escaped.
+text that looks like its tags is escaped. A call without a result says so in an attribute `result`, a result without a call in
+`note`; `left_out` stands where turns are missing.
 """
 CONTEXT_FORMAT_OPENAI_MESSAGES: ContextFormat.ValueType  # 3
-"""A JSON array of messages as the OpenAI API takes it, tool calls and results paired. What is not of this conversation is in
+"""A JSON array of messages as the OpenAI API takes it, tool calls and results paired. A call without a result has one that says
+"(called, no result yet)", or "(called, no result was recorded)" once the user spoke again; a result without a call has one of a
+tool `call_not_shown`. Where turns are missing a user message says how many. What is not of this conversation is in
 a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
 """
 CONTEXT_FORMAT_ANTHROPIC_MESSAGES: ContextFormat.ValueType  # 4
@@ -103,13 +115,16 @@ CONTEXT_FORMAT_ANTHROPIC_MESSAGES: ContextFormat.ValueType  # 4
 conversation is in the first user message, as XML; last is the message that is to be answered, as above.
 """
 CONTEXT_FORMAT_RECALL_BLOCK: ContextFormat.ValueType  # 5
-"""A short text of what was said before, with sources, ready to inject."""
+"""A short text of what was said before, with sources, ready to inject. Of the conversation itself it names only the calls that have
+no result yet; hot and warm messages are charged as in parts.
+"""
 Global___ContextFormat: _TypeAlias = ContextFormat  # noqa: Y015
 
 @_typing.final
 class ContextBudget(_message.Message):
-    """How many tokens a context may have, estimated at four bytes each. 0 means the default. None may be negative. What a tier does
-    not use is handed down to the next. The anchors and the message itself do not count.
+    """How many tokens a context may have, estimated at four bytes each in the format asked for. 0 means the default. None may be
+    negative. What a tier does not use is handed down to the next. Everything in `rendered` counts into the total: anchors, what the
+    group wrote, summary, ids, titles, markup and escapes. Where all of it leaves less than the tiers may have, each has its share.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -119,13 +134,13 @@ class ContextBudget(_message.Message):
     COLD_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     hot: _builtins.int
-    """For the hot tier. Default 1500."""
+    """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget to be whole."""
     warm: _builtins.int
     """For the warm tier, with the summary of what was compressed. Default 2000."""
     cold: _builtins.int
     """For the cold tier. Default 900."""
     total: _builtins.int
-    """For all three together. Default 4400. Where it alone is set, each tier has its usual share of it."""
+    """For everything. Default 4400. Where it alone is set, each tier has its usual share of it."""
     def __init__(
         self,
         *,
@@ -156,7 +171,7 @@ class ContextMessage(_message.Message):
     conversation_id: _builtins.str
     """The conversation it is from."""
     tokens: _builtins.int
-    """What it takes of the budget."""
+    """What it takes of the budget, in the format asked for: with its markup and escapes, or 4 tokens beside its words in parts."""
     relevance: _builtins.float
     """Its relevance, from 0 to 1: half how recent it is, three tenths how near to the message, a fifth how sure an anchor is that
     came from it (settings `recency_weight`, `similarity_weight`, `anchor_weight`).

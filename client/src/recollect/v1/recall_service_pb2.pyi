@@ -376,6 +376,7 @@ class BuildContextResponse(_message.Message):
     DEGRADED_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    RENDERED_TOKENS_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """What stands for compressed turns, cut where the budget is smaller. Unset if nothing was compressed."""
     rendered: _builtins.str
@@ -385,13 +386,23 @@ class BuildContextResponse(_message.Message):
     messages count twice, for they stand in `rendered` again). `dropped` names them. Of the conversation's own turns only the newest
     that such an answer can hold are looked at.
     """
+    rendered_tokens: _builtins.int
+    """The tokens that `rendered` takes, estimated at four bytes each; of parts, those that these are charged. At most the total of the
+    budget, with everything that is in `rendered`; only a message to be answered that is longer than a quarter of it may make the
+    text longer, by what it has more.
+    """
     @_builtins.property
     def hot(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
-        """The last turns, oldest first."""
+        """The last turns, oldest first. All of them are newer than those in `warm`: both together are one run of the conversation. The
+        newest turn is shortened if its tokens are more than the budget's: its long messages have their head and tail, and between them
+        "… N tokens left out …".
+        """
 
     @_builtins.property
     def warm(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
-        """Earlier turns of this conversation, oldest first."""
+        """Earlier turns of this conversation, oldest first: the last ones before the hot turns, the first turn, those that anchors came
+        from, those that have words of the message, some evenly spaced, in this order of preference.
+        """
 
     @_builtins.property
     def cold(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
@@ -399,7 +410,7 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_anchor_pb2.Anchor]:
-        """The anchors that hold, by key. Of more than some 600 tokens the surest."""
+        """The anchors that hold, by key. Of those that take more than 600 tokens, or more than a fifth of the total, the surest."""
 
     @_builtins.property
     def allocation(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.TierAllocation]:
@@ -417,9 +428,9 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def group(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.GroupMessage]:
-        """With `include_group` the newest messages of the other members of the group, oldest first: of the last 20 those that some 900
-        tokens have room for, which do not count into the budget; attachments are left out first. In `rendered` they are an element `group` that is marked untrusted, or lines under a heading that
-        says so.
+        """With `include_group` the newest messages of the other members of the group, oldest first: of the last 20 those that 900 tokens,
+        or a fifth of the total if that is less, have room for; attachments are left out first. In `rendered` they are an element
+        `group` that is marked untrusted, or lines under a heading that says so.
         """
 
     def __init__(
@@ -436,10 +447,11 @@ class BuildContextResponse(_message.Message):
         degraded: _abc.Iterable[_recall_pb2.DegradedLeg] | None = ...,
         group: _abc.Iterable[_context_pb2.GroupMessage] | None = ...,
         has_more: _builtins.bool = ...,
+        rendered_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,7 @@
 """A context: what an agent's model sees before it answers, and how it was chosen."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from recollect_server.domain.anchors import Anchor
@@ -30,6 +30,8 @@ class Budget:
     warm: int = 0
     cold: int = 0
     total: int = 0
+    is_hot_set: bool = field(default=False, compare=False)
+    """Whether the hot tier's was given: then the newest turn takes nothing of the warm tier's."""
 
     def settled(self) -> "Budget":
         """With every default. Of a total alone each tier has its usual share; of tiers alone the total is their sum, at most."""
@@ -39,7 +41,15 @@ class Budget:
         shares = [total * part // usual for part in (HOT_BUDGET, WARM_BUDGET)]
         shares.append(total - sum(shares))
         hot, warm, cold = (own or share for own, share in zip(parts, shares, strict=True))
-        return Budget(min(hot, total), warm, cold, total)
+        return Budget(min(hot, total), warm, cold, total, is_hot_set=self.hot > 0)
+
+    def within(self, room: int) -> "Budget":
+        """Return settled budgets of which each tier has its share of `room` tokens, where all of them together have less."""
+        parts = (self.hot, self.warm, self.cold)
+        if (wanted := sum(parts)) <= room:
+            return replace(self, total=room)
+        hot, warm = (part * room // wanted for part in parts[:2])
+        return replace(self, hot=hot, warm=warm, cold=room - hot - warm, total=room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,10 @@ class Candidate:
     message: Message
     relevance: float
     reason: str
+    is_excerpt: bool = False
+    """Whether parts of its texts are left out."""
+    charge: int = 0
+    """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -58,8 +72,8 @@ class Candidate:
 
     @property
     def tokens(self) -> int:
-        """What it takes of a budget."""
-        return max(1, message_tokens(self.message))
+        """Tokens that it takes of a budget."""
+        return self.charge or max(1, message_tokens(self.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,12 @@ class Context:
     """Whether messages were left out only because the answer would be too large."""
     group: "list[GroupMessage]" = field(default_factory=list)
     """What other members of the group wrote, oldest first."""
+    begins: int = 1
+    """The first turn of this conversation that no summary stands for."""
+    rendered: str = ""
+    """The text in the form asked for."""
+    rendered_tokens: int = 0
+    """The tokens that the text takes; of parts, those that these are charged."""
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:
@@ -123,6 +143,10 @@ class Context:
     def own(self) -> list[Message]:
         """What was packed of this conversation, in its order."""
         return [candidate.message for candidate in in_order((*self.warm.packed, *self.hot.packed))]
+
+    def own_units(self) -> "list[Unit]":
+        """Return what was packed of this conversation, in its order, each tool call with its results."""
+        return units(in_order((*self.warm.packed, *self.hot.packed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +173,40 @@ Unit = list[Candidate]
 """Messages that only make sense together: a tool call with its results; else one message."""
 
 
-def units(candidates: Sequence[Candidate]) -> tuple[list[Unit], list[Candidate]]:
-    """The messages of one conversation, oldest first, as units, and the tool results and calls that have no other half."""
-    called = {call.id: at for at, it in enumerate(candidates) for call in it.message.tool_calls}
+def pair_results(messages: Sequence[Message]) -> dict[int, tuple[int, int]]:
+    """Return for each tool result its call: the places of both messages, and of the call among those of its message.
+
+    A result belongs to the last call before it that has its id and no result yet: some models use an id again in every turn.
+    """
+    waiting: dict[str, tuple[int, int]] = {}
+    paired: dict[int, tuple[int, int]] = {}
+    for at, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            if call := waiting.pop(message.tool_call_id, None):
+                paired[at] = call
+        else:
+            waiting |= {call.id: (at, number) for number, call in enumerate(message.tool_calls)}
+    return paired
+
+
+def units(candidates: Sequence[Candidate], half: int = 0) -> list[Unit]:
+    """Return the messages of a turn, oldest first, as units. A tool result without its call is a unit of its own.
+
+    `half` tokens are charged for each call without a result and each result without a call: the context says what is missing.
+    """
+    paired = pair_results([it.message for it in candidates])
     groups: dict[int, Unit] = {}
-    orphans: list[Candidate] = []
     for at, candidate in enumerate(candidates):
-        if candidate.message.role is Role.TOOL:
-            owner = called.get(candidate.message.tool_call_id, at)
-            if owner < at:
-                groups[owner].append(candidate)
-            else:
-                orphans.append(candidate)
+        if at in paired:
+            groups[paired[at][0]].append(candidate)
         else:
             groups[at] = [candidate]
-    whole: list[Unit] = []
-    for unit in groups.values():
-        wanted = {call.id for call in unit[0].message.tool_calls}
-        if wanted <= {it.message.tool_call_id for it in unit[1:]}:
-            whole.append(unit)
-        else:
-            orphans += unit
-    return whole, orphans
+    for at, unit in groups.items():
+        calls = len(unit[0].message.tool_calls)
+        missing = calls - len(unit) + 1 if calls else int(unit[0].message.role is Role.TOOL)
+        if half and missing:
+            groups[at] = [replace(unit[0], charge=unit[0].tokens + half * missing), *unit[1:]]
+    return list(groups.values())
 
 
 def cost(unit: Iterable[Candidate]) -> int:

@@ -1,61 +1,166 @@
-"""Greedy packing: the best first, as long as there is room; a long answer may stay out where the user's words still fit.
+"""Packing: chooses within a budget what of the candidates is in a context, and says why the others are not.
 
-Every function gives what it packed and what it left out, each with its reason. A tool call and its results are packed together or
-not at all.
+The hot and the warm tier together are one run of the conversation in its order, and everything hot is newer than everything warm.
+Turns are whole. The newest turn is in the context whatever its length: what is too long of it is shortened (`domain.shortening`).
+A tool call and its results are packed together.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.context import Candidate, Dropped, Packed, Tier, Unit, cost, in_order, units
 from recollect_server.domain.message import Role
+from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.shortening import shorten_turn
 
-HOT_TURNS, SURE_TURNS = 5, 3
-"""Turns that may be hot, and those of them of which a part is hot where the whole is too long."""
-_NO_OTHER_HALF = "a tool call and its result belong together, and one of them is missing"
+HOT_TURNS = 5
+"""Turns that may be hot, unless a setting says otherwise."""
+_PARTS = Form()
+_WORTH_SHORTENING = 100
+"""Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
+_NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
+"""What the newest turns may have of the warm tier before others: half of it, or three quarters where the last one needs more."""
+_FIRST, _ANCHORED, _FITTING = 0.75, 0.85, 0.95
+"""Up to where the warm tier may be filled once the first turn is packed, the turns of anchors, and those that fit the message."""
+_LIKELY = 0.3
+"""The share of the words of the message that a turn has which fits it."""
 
 
-def pack_hot(candidates: Sequence[Candidate], budget: int) -> Packed:
-    """The newest turns, whole while they fit. Of the last three, what fits: the user's words first, then the newest answers."""
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What turns of a conversation are worth, by their numbers."""
+
+    first: int = 0
+    """The first turn; 0: it is not among the candidates."""
+    anchored: frozenset[int] = frozenset()
+    """Turns that anchors came from."""
+    similarity: Mapping[int, float] = field(default_factory=dict)
+    """The share of the words of the message that each turn has."""
+    spaced: Sequence[int] = ()
+    """Turns evenly spaced over the conversation, ascending."""
+
+
+def pack_hot(
+    candidates: Sequence[Candidate], budget: int, lent: int = 0, turns_at_most: int = HOT_TURNS, form: Form = _PARTS
+) -> Packed:
+    """Pack the newest turns, whole, while they fit.
+
+    The newest turn, and the one before it where nobody answered yet, may take up to `lent` tokens more to be whole, which the warm
+    tier lends. The newest one is shortened if it takes more than that; another turn that does not fit is the warm tier's, with all
+    that are older.
+    """
     packed: list[Candidate] = []
     dropped: list[Dropped] = []
     turns = _by_turn(candidates)
-    newest = max(turns, default=0)
-    left = budget
-    closed = False  # what is older than something that did not fit is the warm tier's
-    for turn in sorted(turns, reverse=True):
-        whole, orphans = units(turns[turn])
-        dropped += [_dropped(Tier.HOT, it, _NO_OTHER_HALF) for it in orphans]
-        size = sum(map(cost, whole))
-        if closed or turn <= newest - HOT_TURNS or (size > left and turn <= newest - SURE_TURNS):
-            closed = True
-            continue
-        for unit in whole if size <= left else sorted(whole, key=_words_first):
-            if cost(unit) <= left:
-                packed += unit
-                left -= cost(unit)
-            else:
-                dropped += [_dropped(Tier.HOT, it, _too_long(it, left)) for it in unit]
-    return Packed(Tier.HOT, budget, in_order(packed), dropped, len(candidates))
+    newest = sorted(turns, reverse=True)[:turns_at_most]
+    used = 0
+    for number in newest:
+        turn = units(turns[number], form.half)
+        size = sum(map(cost, turn))
+        is_answered = any(it.message.role is not Role.USER for it in packed)
+        room = budget + (0 if is_answered else lent) - used
+        if size <= room:
+            packed += [it for unit in turn for it in unit]
+            used += size
+        elif not packed:
+            kept, gone = shorten_turn(turn, budget, form.own)
+            if not kept:
+                kept, gone = shorten_turn(turn, room, form.own)
+            packed += kept
+            used += cost(kept)
+            dropped += [_dropped(Tier.HOT, it, _too_long(it, budget)) for it in gone]
+            break
+        else:
+            break
+    return Packed(Tier.HOT, max(budget, used), in_order(packed), dropped, len(candidates))
 
 
-def pack_warm(candidates: Sequence[Candidate], budget: int, reserved: int = 0) -> Packed:
-    """The most relevant turns, whole where they fit; else the user's words, and those answers that fit."""
-    packed: list[Candidate] = []
-    dropped: list[Dropped] = []
-    left = budget - reserved
-    turns = _by_turn(candidates)
-    best = {turn: max(it.relevance for it in own) for turn, own in turns.items()}
-    for turn in sorted(turns, key=lambda turn: (-best[turn], -turn)):
-        whole, orphans = units(turns[turn])
-        dropped += [_dropped(Tier.WARM, it, _NO_OTHER_HALF) for it in orphans]
-        for unit in whole if sum(map(cost, whole)) <= left else sorted(whole, key=_words_first):
-            if cost(unit) <= left:
-                packed += unit
-                left -= cost(unit)
-            else:
-                dropped += [_dropped(Tier.WARM, it, _too_long(it, left)) for it in unit]
-    return Packed(Tier.WARM, budget, in_order(packed), dropped, len(candidates), reserved=reserved)
+def pack_warm(
+    candidates: Sequence[Candidate], budget: int, reserved: int = 0, preference: Preference | None = None, form: Form = _PARTS
+) -> Packed:
+    """Pack earlier turns in this order of preference, each kind up to a part of the budget, until it is spent.
+
+    1. The newest ones without a gap, up to half of it.
+    2. The first turn, which mostly says what the conversation is for. It is shortened where it is too long.
+    3. Turns that anchors came from.
+    4. Turns that have words of the message, the most first.
+    5. Turns evenly spaced, so that each part of the conversation is there.
+    6. With what is left more of the newest ones without a gap; the last of them may be shortened.
+    7. Any others that fit, the newest first.
+    """
+    turns = {number: units(own, form.half) for number, own in _by_turn(candidates).items()}
+    shelf = _Shelf(turns, max(0, budget - reserved), form)
+    wanted = preference or Preference()
+    newest = _contiguous(turns)
+    likely = [number for number, share in wanted.similarity.items() if share >= _LIKELY and number in turns]
+
+    for number in newest:
+        if not shelf.put(number, _NEWEST_AT_MOST if shelf.share < _NEWEST else 0, "one of the last turns before the newest"):
+            break
+    if newest and not shelf.packed:
+        shelf.put(newest[0], _NEWEST, "the last turn before the newest", shorten=True)
+    if wanted.first in turns:
+        shelf.put(wanted.first, _FIRST, "the first turn", shorten=True)
+    for number in sorted(wanted.anchored, reverse=True):
+        shelf.put(number, _ANCHORED, "an anchor came from it")
+    for number in sorted(likely, key=lambda number: (-wanted.similarity[number], -number)):
+        shelf.put(number, _FITTING, "it has words of the message")
+    for number in _spread(wanted.spaced):
+        shelf.put(number, 1, "one of turns evenly spaced")
+    for number in newest:
+        if not shelf.put(number, 1, "an earlier turn", shorten=True):
+            break
+    for number in sorted(turns, reverse=True):
+        shelf.put(number, 1, "an earlier turn")
+    return Packed(Tier.WARM, budget, in_order(shelf.packed), shelf.left_out(), len(candidates), reserved=reserved)
+
+
+class _Shelf:
+    """The warm tier as it fills, turn by turn."""
+
+    def __init__(self, turns: Mapping[int, list[Unit]], room: int, form: Form) -> None:
+        self.packed: list[Candidate] = []
+        self._turns = turns
+        self._form = form
+        self._room = room
+        self._used = 0
+        self._numbers: set[int] = set()
+        self._cut: list[Candidate] = []
+
+    @property
+    def share(self) -> float:
+        """Return the share of the room that is used."""
+        return self._used / self._room if self._room else 1.0
+
+    def put(self, number: int, share: float, reason: str, *, shorten: bool = False) -> bool:
+        """Pack a turn if it fits within a share of the whole room. Return whether it is packed now."""
+        if number in self._numbers or number not in self._turns:
+            return number in self._numbers
+        turn = self._turns[number]
+        gap = 0 if number + 1 in self._numbers or number == max(self._turns) else self._form.gap
+        left = int(share * self._room) - self._used - gap
+        size = sum(map(cost, turn))
+        kept = [it for unit in turn for it in unit]
+        gone: list[Candidate] = []
+        if size > left:
+            if not shorten or left < _WORTH_SHORTENING:
+                return False
+            kept, gone = shorten_turn(turn, left, self._form.own)
+            if not kept:
+                return False
+        kept = [replace(kept[0], charge=kept[0].tokens + gap), *kept[1:]]
+        self.packed += [replace(it, reason=reason) for it in kept]
+        self._cut += gone
+        self._used += cost(kept)
+        self._numbers.add(number)
+        return True
+
+    def left_out(self) -> list[Dropped]:
+        """Return what is not packed, oldest first."""
+        others = [it for number, turn in self._turns.items() if number not in self._numbers for unit in turn for it in unit]
+        left = self._room - self._used
+        return [_dropped(Tier.WARM, it, _too_long(it, left)) for it in in_order([*others, *self._cut])]
 
 
 def pack_cold(candidates: Sequence[Candidate], budget: int, share: float) -> Packed:
@@ -88,9 +193,20 @@ def _by_turn(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:
     return turns
 
 
-def _words_first(unit: Unit) -> tuple[bool, int]:
-    """The user's words before answers, the newest answer before the others."""
-    return unit[0].message.role is not Role.USER, -unit[0].message.sequence
+def _contiguous(turns: Mapping[int, object]) -> list[int]:
+    """Return the newest turns back to the first one that is missing, the newest first."""
+    newest = sorted(turns, reverse=True)
+    return [number for at, number in enumerate(newest) if number == newest[0] - at]
+
+
+def _spread(numbers: Sequence[int]) -> Iterator[int]:
+    """Give numbers in an order of which any beginning is spread over all of them: the middle, then the middles of the halves."""
+    waiting = [(0, len(numbers))]
+    for first, end in waiting:
+        if first < end:
+            middle = (first + end) // 2
+            yield numbers[middle]
+            waiting += [(first, middle), (middle + 1, end)]
 
 
 def _dropped(tier: Tier, candidate: Candidate, reason: str) -> Dropped:

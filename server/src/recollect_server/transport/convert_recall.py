@@ -78,13 +78,14 @@ def _degraded_to(degraded: Mapping[str, str]) -> list[recall_pb2.DegradedLeg]:
     return [recall_pb2.DegradedLeg(leg=leg, reason=why) for leg, why in degraded.items()]
 
 
-def context_to(context: Context, rendered: str) -> api.BuildContextResponse:
+def context_to(context: Context) -> api.BuildContextResponse:
     """A context, with what was left out of it: of much that was, the first, and the tier's note says how much."""
     answer = api.BuildContextResponse(
         anchors=[anchor_to(anchor) for anchor in context.anchors],
         compression_summary=context.summary,
         allocation=[_allocation(packed) for packed in context.tiers],
-        rendered=rendered,
+        rendered=context.rendered,
+        rendered_tokens=context.rendered_tokens,
         degraded=_degraded_to(context.degraded),
         has_more=context.has_more,
     )

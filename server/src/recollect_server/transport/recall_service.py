@@ -137,10 +137,10 @@ class RecallHandlers:
             checks.refuse("format", "is not a form of this version")
         checks.done()
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
-        group = request.include_group
+        form, group = FORMS[request.format], request.include_group
         with self._answers.room(context) as keep:
-            built = self._builder.build(request.conversation_id, request.message, budget, deadline, include_group=group)
-            return keep(context_to(built, FORMS[request.format](built, request.message)))
+            built = self._builder.build(request.conversation_id, request.message, budget, deadline, form=form, include_group=group)
+            return keep(context_to(built))
 
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, context: grpc.ServicerContext

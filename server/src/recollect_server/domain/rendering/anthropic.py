@@ -1,57 +1,41 @@
 """A list of messages as Anthropic's API takes it: a user's first, then in turn; a tool's results right behind their calls."""
 
-from typing import Any
-
 import orjson
 
-from recollect_server.domain.context import Context
 from recollect_server.domain.message import Role
-from recollect_server.domain.rendering.spoken import Called, steps
-from recollect_server.domain.rendering.xml import preface
-
-_BEFORE = "(What was said before this is left out.)"
-
-Block = dict[str, Any]
+from recollect_server.domain.rendering.messages import MessagesForm, Said
+from recollect_server.domain.rendering.spoken import Called, Step
 
 
-def anthropic_messages(context: Context, message: str) -> str:
-    """JSON: what is known in the first user message, the conversation, and the message to be answered if it is not there yet.
+class AnthropicForm(MessagesForm):
+    """What is known in the first user message, then the conversation and the message that is to be answered.
 
-    Neighbours of one role are one message of several blocks. Empty if there is nothing to say.
+    Neighbours of one role are one message of several blocks.
     """
-    said: list[dict[str, Any]] = []
-    if about := preface(context):
-        _say(said, "user", [_text(about)])
-    last: tuple[Role, str] | None = None
-    for step in steps(context.own):
-        last = (step.role, step.text)
-        text = [_text(step.text)] if step.text.strip() else []
+
+    preface_role = "user"
+    begins_with_user = True
+
+    def said(self, step: Step) -> list[Said]:
+        """Return a message of a text, or of calls too, and the message with their results."""
+        text = [{"type": "text", "text": step.text}] if step.text.strip() else []
         if step.role is Role.USER:
-            _say(said, "user", text)
-            continue
-        if not said:
-            _say(said, "user", [_text(_BEFORE)])
-        _say(said, "assistant", [*text, *map(_use, step.calls)])
-        _say(said, "user", [*map(_result, step.calls)])
-    if message.strip() and last != (Role.USER, message.rstrip()):
-        _say(said, "user", [_text(message.rstrip())])
-    return orjson.dumps(said).decode()
+            return [{"role": "user", "content": text}]
+        said: list[Said] = [{"role": "assistant", "content": [*text, *map(_use, step.calls)]}]
+        return [*said, {"role": "user", "content": [*map(_result, step.calls)]}] if step.calls else said
+
+    def joined(self, said: list[Said]) -> list[Said]:
+        """Return the messages with those of one role that follow each other made one, without empty ones."""
+        joined: list[Said] = []
+        for it in said:
+            if it["content"] and joined and joined[-1]["role"] == it["role"]:
+                joined[-1]["content"] += it["content"]
+            elif it["content"]:
+                joined.append(it)
+        return joined
 
 
-def _say(said: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
-    if not blocks:
-        return
-    if said and said[-1]["role"] == role:
-        said[-1]["content"] += blocks
-    else:
-        said.append({"role": role, "content": blocks})
-
-
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
-def _use(call: Called) -> Block:
+def _use(call: Called) -> Said:
     try:
         given = orjson.loads(call.arguments or "{}")
     except ValueError:
@@ -64,6 +48,6 @@ def _use(call: Called) -> Block:
     }
 
 
-def _result(call: Called) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": call.id}
+def _result(call: Called) -> Said:
+    block: Said = {"type": "tool_result", "tool_use_id": call.id}
     return block | ({"content": call.result} if call.result.strip() else {})

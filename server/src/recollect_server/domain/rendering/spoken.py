@@ -1,11 +1,13 @@
-"""What the forms of the two APIs share: a conversation as steps, each tool call with its results."""
+"""A conversation as steps, each tool call with its result: what the forms of the two APIs are made from."""
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from recollect_server.domain.context import pair_results
 from recollect_server.domain.message import Message, Role, ToolCall
+from recollect_server.domain.rendering.form import attachment_line
 from recollect_server.domain.text import one_line, quoted
 
 _ROLES = frozenset(["agent", "ai", "assistant", "bot", "developer", "function", "human", "model", "system", "tool", "user", "you"])
@@ -16,6 +18,13 @@ _MARKS = frozenset(["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sc", "Sk", "Sm"])
 _WORD = re.compile(r"\w+")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
+
+
+NO_RESULT_YET = "(called, no result yet)"
+NO_RESULT = "(called, no result was recorded)"
+"""Stand for the result of a call: while the turn goes on, and once the user spoke again."""
+NOT_SHOWN = "call_not_shown"
+"""The name of the tool where there is only a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +46,66 @@ class Step:
     calls: tuple[Called, ...] = ()
 
 
-def steps(messages: Sequence[Message]) -> Iterator[Step]:
-    """The conversation in its order. A call without its result, a result without its call and what says nothing are left out."""
-    several = len({message.sender for message in messages if message.role is Role.USER and message.sender}) > 1
+def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
+    """Give the conversation in its order, each result with its call. What says nothing is left out.
+
+    A call without a result has a text that says so in its place: the APIs take no call without a result, and a model that does not
+    see the call makes it again. A result whose call is not shown has one that says so. Where turns are left out, from turn `begins`
+    on, the user's side says how many.
+    """
+    several = several_speak(messages)
+    results = {call: messages[at] for at, call in pair_results(messages).items()}
+    answered = {id(result) for result in results.values()}
+    last_question = max((at for at, it in enumerate(messages) if it.role is Role.USER), default=-1)
     number = 0
+    turn = begins - 1
     for at, message in enumerate(messages):
+        if (missing := message.turn_number - turn - 1) > 0:
+            yield Step(Role.USER, left_out(missing))
+        turn = max(turn, message.turn_number)
         if message.role is Role.TOOL:
+            if id(message) not in answered:
+                number += 1
+                yield Step(Role.ASSISTANT, "", (Called(f"call_{number}", NOT_SHOWN, "{}", text_of(message)),))
             continue
         calls: list[Called] = []
-        for call in message.tool_calls:
-            if (result := _result(messages[at + 1 :], call)) is not None:
-                number += 1
-                calls.append(Called(f"call_{number}", _name(call), call.arguments, _text(result)))
-        text = _text(message)
-        if several and message.role is Role.USER and message.sender and text:
-            text = f"{speaker(message.sender, message.role)}: {text}"
+        for place, call in enumerate(message.tool_calls):
+            number += 1
+            result = results.get((at, place))
+            waits = NO_RESULT_YET if at > last_question else NO_RESULT
+            calls.append(Called(f"call_{number}", tool_name(call), call.arguments, text_of(result) if result else waits))
+        text = said_by(message) if several else text_of(message)
         if text or calls:
             yield Step(message.role, text, tuple(calls))
+
+
+def several_speak(messages: Sequence[Message]) -> bool:
+    """Return whether more than one person writes in the conversation."""
+    return len({message.sender for message in messages if message.role is Role.USER and message.sender}) > 1
+
+
+def left_out(turns: int) -> str:
+    """Return what stands for turns that are left out."""
+    return f"({turns} turns are left out here.)" if turns > 1 else "(1 turn is left out here.)"
+
+
+def waiting_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """Return the calls of the newest turn that have no result yet."""
+    answered = set(pair_results(messages).values())
+    last_question = max((at for at, it in enumerate(messages) if it.role is Role.USER), default=-1)
+    return [
+        call
+        for at, message in enumerate(messages)
+        for place, call in enumerate(message.tool_calls)
+        if at > last_question and (at, place) not in answered
+    ]
+
+
+def said_by(message: Message) -> str:
+    """Return the text of a message, and before it the name of the user who wrote it."""
+    text = text_of(message)
+    named = message.role is Role.USER and message.sender and text
+    return f"{speaker(message.sender, message.role)}: {text}" if named else text
 
 
 def speaker(sender: str, role: str) -> str:
@@ -69,20 +121,12 @@ def speaker(sender: str, role: str) -> str:
     return name if is_plain and _ROLES.isdisjoint(words) else f"{role} {quoted(name)}"
 
 
-def _result(following: Sequence[Message], call: ToolCall) -> Message | None:
-    """The result of a call: in its turn, so before the user speaks again."""
-    for message in following:
-        if message.role is Role.USER:
-            return None
-        if message.role is Role.TOOL and message.tool_call_id == call.id:
-            return message
-    return None
-
-
-def _text(message: Message) -> str:
-    files = [f"[attachment: {one_line(f'{file.media_type} {file.uri}')}]" for file in message.attachments]
+def text_of(message: Message) -> str:
+    """Return the text of a message, with a line for each file."""
+    files = [attachment_line(file) for file in message.attachments]
     return "\n".join(part for part in (message.content.rstrip(), *files) if part.strip())
 
 
-def _name(call: ToolCall) -> str:
+def tool_name(call: ToolCall) -> str:
+    """Return the name of the tool as the APIs take it."""
     return _NOT_NAME.sub("_", call.name)[:_MAX_NAME] or "tool"

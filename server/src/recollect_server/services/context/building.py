@@ -3,15 +3,17 @@
 A tier that fails is named, and the others stand.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier
+from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier, Unit, cost
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
-from recollect_server.domain.relevance import Weights, words_of
+from recollect_server.domain.relevance import Weights, overlap, words_of
+from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import others, own
@@ -21,19 +23,23 @@ from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 
-_ANCHOR_TOKENS = 600  # of all anchors: the surest come first
+_ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
+"""Tokens of all anchors at the most, and by what the total is divided for them; the surest come first."""
 _GROUP_MESSAGES = 20  # of other members of a group, at the most
-_GROUP_TOKENS = 900  # of all of them
+_GROUP_TOKENS, _GROUP_SHARE = 900, 5  # of all of them, as for anchors
+_ANSWER_SHARE = 4
+"""By what the total is divided for the message to be answered. A longer one does not take the room of everything else."""
 _GROUP_TEXT = 1000  # characters of one of them
 _ASKED = 4000  # characters of a message that words are taken from
 
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How messages are weighed, and what one other conversation may have of the cold tier's budget."""
+    """How messages are weighed, what one other conversation may have of the cold tier, and how many turns are looked at."""
 
     weights: Weights
     conversation_share: float
+    window: own.Window = field(default_factory=own.Window)
 
 
 class ContextBuilder:
@@ -65,13 +71,15 @@ class ContextBuilder:
         budget: Budget,
         deadline: Deadline = UNLIMITED,
         *,
+        form: Form | None = None,
         include_group: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation; on request with what others wrote in its group.
 
-        Raises CallerGone, DeadlineExceeded.
+        All of it, as `form` writes it, takes at most the total of the budget. Raises CallerGone, DeadlineExceeded.
         """
         deadline.check()
+        form = form or Form()
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -81,27 +89,37 @@ class ContextBuilder:
         for anchor in holding.anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths)
-        head, hot, in_memory = self.hot(conversation_id, asked, budget.hot, degraded)
+        asked = own.Asked(words_of(message[:_ASKED]), self._space.clock(), self._choosing.weights, strengths, form)
+
+        total = budget.total
+        answer = min(form.answer(message), total // _ANSWER_SHARE)
+        anchors, left_out = _surest(holding.anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form)
+        around = form.frame("context") + form.frame("conversation") + answer
+        of_anchors = form.frame("anchors") + sum(map(form.anchor, anchors)) if anchors else 0
+        for_group = min(_GROUP_TOKENS, total // _GROUP_SHARE) if include_group else 0
+        budget = budget.within(max(0, total - around - of_anchors - for_group))
+
+        head, hot, in_memory = self.hot(conversation_id, asked, budget, degraded, message)
         deadline.check()
         warm, summary = self.warm(head, hot, asked, holding.anchors, budget, degraded)
-        packed = {candidate.place for candidate in warm.packed}
-        seen = {(it.conversation_id, it.sequence) for it in warm.dropped}
-        hot = replace(hot, dropped=[it for it in hot.dropped if (it.conversation_id, it.sequence) not in packed | seen])
-        room = max(0, min(budget.cold + warm.left, budget.total - hot.used - warm.used))
+        deadline.check()
+        group = self.group(head, degraded, form, for_group) if include_group else []
+        of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
+        left = budget.total + for_group - of_group - hot.used - warm.used - form.frame("recalled")
+        room = max(0, min(budget.cold + warm.left, left))
         deadline.check()
         recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded, deadline)
         deadline.check()
-        anchors, left_out = _surest(holding.anchors)
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
-        group = self.group(head, degraded) if include_group else []
-        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group)
+        begins = head.conversation.compressed_through + 1 if head else 1
+        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group, begins=begins)
         context = _within(context, self._max_bytes)
+        context = rendered_within(context, form, message, total)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
-    def group(self, head: Head | None, degraded: dict[str, str]) -> list[GroupMessage]:
+    def group(self, head: Head | None, degraded: dict[str, str], form: Form, room: int) -> list[GroupMessage]:
         """Return the newest messages of the group's other members that there is room for, oldest first."""
         group = group_of(head.conversation.party) if head else ""
         if head is None or not group:
@@ -112,57 +130,77 @@ class ContextBuilder:
             degraded["group"] = str(error)
             return []
         chosen: list[GroupMessage] = []
-        room = _GROUP_TOKENS
+        room -= form.frame("group")
         for it in written:
             for message in (it.message, replace(it.message, attachments=())):
                 shown = GroupMessage(it.communication, message)
-                if shown.tokens <= room:
-                    room -= shown.tokens
+                if (tokens := max(shown.tokens, form.group_message(shown))) <= room:
+                    room -= tokens
                     chosen.append(shown)
                     break
         return chosen[::-1]
 
     def hot(
-        self, conversation_id: str, asked: own.Asked, budget: int, degraded: dict[str, str]
+        self, conversation_id: str, asked: own.Asked, budget: Budget, degraded: dict[str, str], message: str = ""
     ) -> tuple[Head | None, Packed, bool]:
-        """The hot tier alone, with the end of the conversation, and whether it was in memory."""
+        """Return the hot tier alone, with the end of the conversation, and whether it was in memory.
+
+        `message` is to be answered: where the conversation ends with it and the budget does not hold it, it is left out.
+        """
         head: Head | None = None
+        window = self._choosing.window
         try:
             with self._space.locks.hold(conversation_id):
                 head = self._space.head(conversation_id)
-                turns, in_memory = own.newest(self._space, head, self._max_bytes)
+                turns, in_memory = own.newest(self._space, head, self._max_bytes, window.hot_turns)
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
-            return head, Packed(Tier.HOT, budget, note=f"it cannot be read: {error}"), False
+            return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
         candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
-        return head, pack_hot(candidates, budget), in_memory
+        too_long = []
+        if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
+            too_long = [candidates.pop()]
+        summary = min(asked.form.summary(head.conversation.compression_summary), budget.warm // 2)
+        lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
+        hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, asked.form)
+        reason = "it is the message to be answered, and longer than the budget of this tier"
+        dropped = [Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason) for it in too_long]
+        return head, replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)), in_memory
 
     def warm(
         self, head: Head | None, hot: Packed, asked: own.Asked, anchors: list[Anchor], budget: Budget, degraded: dict[str, str]
     ) -> tuple[Packed, str]:
-        """The warm tier alone, with what is given of the summary."""
-        room = max(0, min(budget.warm + hot.left, budget.total - hot.used))
+        """Return the warm tier alone, with what is given of the summary."""
+        room = max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
         if head is None:
             degraded["warm"] = degraded["hot"]
             return Packed(Tier.WARM, room, note=f"it cannot be read: {degraded['hot']}"), ""
-        summary, note = _fitting(head.conversation.compression_summary, room)
-        reserved = estimate_tokens(summary)
-        there = {candidate.message.sequence for candidate in hot.packed}
         try:
-            turns, reasons = own.earlier(self._space, head, anchors, self._max_bytes)
+            turns, preference = own.earlier(self._space, head, anchors, self._max_bytes, self._choosing.window)
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
+            summary, _ = _fitting(head.conversation.compression_summary, room, asked.form)
+            reserved = asked.form.summary(summary)
             return Packed(Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved), summary
         _note_damage(degraded, "warm", turns.damaged)
+        oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
+        left_out = {it.sequence for it in hot.dropped}
         candidates = [
-            asked.candidate(head.conversation.id, message, reasons.get(message.turn_number, "an earlier turn"))
+            asked.candidate(head.conversation.id, message, "an earlier turn")
             for message in turns.messages
-            if message.sequence not in there  # what was too long for the hot tier may not be for this one
+            if (not oldest_hot or message.turn_number < oldest_hot) and message.sequence not in left_out
         ]
+        summary, note = _fitting(head.conversation.compression_summary, room // 2 if candidates else room, asked.form)
+        reserved = asked.form.summary(summary)
+        similarity: dict[int, float] = {}
+        for it in candidates:
+            turn = it.message.turn_number
+            similarity[turn] = max(similarity.get(turn, 0.0), overlap(asked.words, it.message.content))
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
-        return replace(pack_warm(candidates, room, reserved), note=note), summary
+        packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
+        return replace(packed, note=note), summary
 
     def cold(
         self,
@@ -197,28 +235,78 @@ class ContextBuilder:
 def _within(context: Context, max_bytes: int) -> Context:
     """Return the context, cut to so many bytes. The newest message always stays.
 
-    Cold messages go first, the least relevant before others, then warm and hot ones, the oldest first. Each message counts twice,
-    for it stands in what is rendered too.
+    Cold messages go first, the least relevant before others, then turns of the conversation itself, the oldest first, and of the
+    newest turn its oldest messages. Each message counts twice, for it stands in what is rendered too.
     """
     sizes = {it.place: 2 * message_bytes(it.message) for packed in context.tiers for it in packed.packed}
     total = sum(sizes.values()) + 2 * len(context.summary.encode())
     if total <= max_bytes:
         return context
-    going = [*context.cold.packed[::-1], *context.warm.packed, *context.hot.packed]
     gone: set[tuple[str, int]] = set()
-    for candidate in going[:-1]:
+    for unit in _least_wanted(context):
         if total <= max_bytes:
             break
-        total -= sizes[candidate.place]
-        gone.add(candidate.place)
+        total -= sum(sizes[it.place] for it in unit)
+        gone |= {it.place for it in unit}
+    return replace(_without(context, gone, f"the answer would have more than {max_bytes} bytes"), has_more=True)
+
+
+def rendered_within(context: Context, form: Form, message: str, total: int) -> Context:
+    """Return the context with its text, which takes at most `total` tokens.
+
+    A message to be answered that is longer than its share makes the text longer by what it has more. What each part was charged
+    makes the text fit; where that was too little, what is least wanted goes: recalled messages, what the group wrote, the oldest
+    turns, anchors, and last the summary.
+    """
+    answer = form.answer(message)
+    allowed = total + answer - min(answer, total // _ANSWER_SHARE)
+    charged = sum(packed.used for packed in context.tiers) + sum(map(form.anchor, context.anchors))
+    charged += sum(map(form.group_message, context.group))
+
+    def shown(it: Context) -> Context:
+        text = form.render(it, message)
+        return replace(it, rendered=text, rendered_tokens=estimate_tokens(text) if form.has_text else charged)
+
+    context = shown(context)
+    if not form.has_text or context.rendered_tokens <= allowed:
+        return context
+    reason = f"the text would have more than {allowed} tokens"
+    units = iter(_least_wanted(context))
+    while context.rendered_tokens > allowed:
+        if not context.cold.packed and context.group:
+            context = shown(replace(context, group=context.group[1:]))
+        elif unit := next(units, None):
+            going, excess = {it.place for it in unit}, context.rendered_tokens - allowed - cost(unit)
+            while excess > 0 and len(going) < len(context.cold.packed) and (unit := next(units, None)):
+                going |= {it.place for it in unit}
+                excess -= cost(unit)
+            context = shown(_without(context, going, reason))
+        elif context.anchors:
+            least = min(context.anchors, key=lambda it: it.confidence)
+            context = shown(replace(context, anchors=[it for it in context.anchors if it is not least]))
+        elif context.summary:
+            context = shown(replace(context, summary=""))
+        elif own_turn := context.own_units():
+            context = shown(_without(context, {it.place for it in own_turn[0]}, reason))
+        else:
+            return context
+    return context
+
+
+def _least_wanted(context: Context) -> list[Unit]:
+    """Return what may be left out of a context, the least wanted first: everything but the newest message, and what it needs."""
+    return [*([it] for it in context.cold.packed[::-1]), *context.own_units()[:-1]]
+
+
+def _without(context: Context, gone: set[tuple[str, int]], reason: str) -> Context:
+    """Return the context without these messages."""
 
     def cut(packed: Packed) -> Packed:
-        reason = f"the answer would have more than {max_bytes} bytes"
         out = [it for it in packed.packed if it.place in gone]
         dropped = [Dropped(it.conversation_id, it.message.sequence, packed.tier, it.tokens, reason) for it in out]
         return replace(packed, packed=[it for it in packed.packed if it.place not in gone], dropped=[*dropped, *packed.dropped])
 
-    return replace(context, hot=cut(context.hot), warm=cut(context.warm), cold=cut(context.cold), has_more=True)
+    return replace(context, hot=cut(context.hot), warm=cut(context.warm), cold=cut(context.cold))
 
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:
@@ -226,21 +314,24 @@ def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:
         degraded[tier] = f"{lines} lines of the transcript are damaged and left out"
 
 
-def _fitting(summary: str, room: int) -> tuple[str, str]:
-    """The summary, as much of it as there is room for, and what is to be said of that."""
-    tokens = estimate_tokens(summary)
+def _fitting(summary: str, room: int, form: Form) -> tuple[str, str]:
+    """Return the summary, as much of it as there is room for, and what is to be said of that."""
+    tokens = form.summary(summary)
     if tokens <= room:
         return summary, f"{tokens} tokens of the budget are the summary's" if summary else ""
-    cut = summary.encode()[: max(0, room * BYTES_PER_TOKEN - 3)].decode(errors="ignore")
-    return (f"{cut}…" if cut else ""), f"the summary of {tokens} tokens is cut to the budget"
+    low, high = 0, min(len(summary), BYTES_PER_TOKEN * room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if form.summary(f"{summary[:middle]}…") <= room else (low, middle - 1)
+    return (f"{summary[:low].rstrip()}…" if low else ""), f"the summary of {tokens} tokens is cut to the budget"
 
 
-def _surest(anchors: list[Anchor]) -> tuple[list[Anchor], int]:
-    """The surest anchors that there is room for, by key, and how many are left out."""
+def _surest(anchors: list[Anchor], room: int, form: Form) -> tuple[list[Anchor], int]:
+    """Return the surest anchors that there is room for, by key, and how many are left out."""
     chosen: list[Anchor] = []
-    left = _ANCHOR_TOKENS
+    left = room - form.frame("anchors")
     for anchor in sorted(anchors, key=lambda it: (-it.confidence, -it.create_time, it.key)):
-        tokens = estimate_tokens(f"{anchor.key}: {anchor.value}")
+        tokens = form.anchor(anchor)
         if tokens <= left:
             left -= tokens
             chosen.append(anchor)

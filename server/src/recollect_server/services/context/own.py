@@ -1,19 +1,30 @@
 """What the conversation that goes on gives to its context: its newest turns, and earlier ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message
-from recollect_server.domain.packing import HOT_TURNS
+from recollect_server.domain.packing import HOT_TURNS, Preference
 from recollect_server.domain.relevance import Weights, evenly, overlap
+from recollect_server.domain.rendering.form import Form
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import Turns, turns_among, turns_of
 
 WARM_TURNS = 50
-"""Earlier turns that are all looked at. Of more, some are chosen."""
-_LAST, _SPACED = 10, 12  # of a long conversation: its last turns before the hot ones, and others evenly spaced
+"""Earlier turns that are all looked at, unless a setting says otherwise. Of more, some are chosen."""
+_LAST_SHARE = 0.2
+"""The share of those that are the last turns before the hot ones, where there are more turns; others are evenly spaced."""
+_SPACED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How many turns of the conversation itself a context looks at."""
+
+    hot_turns: int = HOT_TURNS
+    warm_turns: int = WARM_TURNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,8 @@ class Asked:
     weights: Weights
     strengths: dict[tuple[str, int], float]
     """How sure the anchors are, by the message that they came from."""
+    form: Form = field(default_factory=Form)
+    """What a message is charged."""
 
     def candidate(self, conversation_id: str, message: Message, reason: str) -> Candidate:
         """A message of this conversation: it is near to what was asked as far as it has the words."""
@@ -32,10 +45,10 @@ class Asked:
         relevance = self.weights.relevance(
             age=self.now - message.timestamp, similarity=overlap(self.words, message.content), anchor=strength
         )
-        return Candidate(conversation_id, message, relevance, reason)
+        return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
 
 
-def newest(space: Space, head: Head, max_bytes: int) -> tuple[Turns, bool]:
+def newest(space: Space, head: Head, max_bytes: int, hot_turns: int = HOT_TURNS) -> tuple[Turns, bool]:
     """The newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
 
     Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
@@ -43,24 +56,25 @@ def newest(space: Space, head: Head, max_bytes: int) -> tuple[Turns, bool]:
     conversation = head.conversation
     if (kept := space.tails.get(conversation.id, head.lines)) is not None:
         return Turns([message for message in kept if message.turn_number > conversation.compressed_through]), True
-    first = max(conversation.compressed_through, conversation.turn_count - HOT_TURNS) + 1
+    first = max(conversation.compressed_through, conversation.turn_count - hot_turns) + 1
     found = turns_of(space, head, first, conversation.turn_count, max_bytes)
-    if not found.damaged and first <= max(1, conversation.turn_count - HOT_TURNS + 1):
+    if not found.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
         space.tails.put(conversation.id, head.lines, found.messages)
     return found, False
 
 
-def earlier(space: Space, head: Head, anchors: list[Anchor], max_bytes: int) -> tuple[Turns, dict[int, str]]:
-    """Turns that no summary covers, the newest too, and why each was chosen. Raises StorageUnavailable."""
+def earlier(space: Space, head: Head, anchors: list[Anchor], max_bytes: int, window: Window) -> tuple[Turns, Preference]:
+    """Return turns that no summary covers, the newest too, and what each is worth. Raises StorageUnavailable."""
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
-    if last - first < WARM_TURNS + HOT_TURNS:
-        return turns_of(space, head, first, last, max_bytes), dict.fromkeys(range(first, last + 1), "an earlier turn")
-    chosen = dict.fromkeys(evenly(first, last, _SPACED), "one of turns evenly spaced")
-    chosen |= dict.fromkeys(range(last - HOT_TURNS - _LAST + 1, last + 1), "one of the last turns before the newest")
-    chosen[first] = "the first turn"
     lines = [it.sequence for it in anchors if it.conversation_id == head.conversation.id and it.sequence]
-    found = turns_among(space, head, sorted(chosen), lines, max_bytes)
-    spoken = {message.sequence: message.turn_number for message in found.messages}
-    chosen |= {spoken[line]: "an anchor came from it" for line in lines if line in spoken and first <= spoken[line] <= last}
-    kept = [message for message in found.messages if first <= message.turn_number <= last]
-    return Turns(kept, found.damaged), chosen
+    before_hot = max(first, last - window.hot_turns)
+    spaced = list(evenly(first, before_hot, _SPACED))
+    if last - first < window.warm_turns + window.hot_turns:
+        found = turns_of(space, head, first, last, max_bytes)
+    else:
+        newest = range(before_hot - round(_LAST_SHARE * window.warm_turns) + 1, last + 1)
+        read = turns_among(space, head, sorted({first, *spaced, *newest}), lines, max_bytes)
+        found = Turns([message for message in read.messages if first <= message.turn_number <= last], read.damaged)
+    of_anchors = set(lines)
+    anchored = frozenset(message.turn_number for message in found.messages if message.sequence in of_anchors)
+    return found, Preference(first, anchored, {}, spaced)

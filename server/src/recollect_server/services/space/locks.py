@@ -10,19 +10,23 @@ class StripedLocks:
     """A fixed number of locks that share all names between them. Nobody may hold two of one instance."""
 
     def __init__(self) -> None:
-        self._locks = [threading.Lock() for _ in range(_STRIPES)]
+        self._locks: dict[int, threading.Lock] = {}  # made when first held: a server has six of these, and most names never come
 
     def hold(self, name: str) -> threading.Lock:
-        """The lock that this name falls to, for a `with`."""
-        return self._locks[hash(name) % _STRIPES]
+        """Return the lock that this name falls to, for a `with`."""
+        return self._lock(hash(name) % _STRIPES)
 
     def hold_each(self, names: Iterable[str]) -> "Several":
         """The locks of several names, for a `with`, in an order that all callers share. The caller must hold none."""
-        return Several([self._locks[stripe] for stripe in sorted({hash(name) % _STRIPES for name in names})])
+        return Several([self._lock(stripe) for stripe in sorted({hash(name) % _STRIPES for name in names})])
 
     def hold_all(self) -> "Several":
         """Every lock, for a `with`: nobody else holds any. The caller must hold none."""
-        return Several(self._locks)
+        return Several([self._lock(stripe) for stripe in range(_STRIPES)])
+
+    def _lock(self, stripe: int) -> threading.Lock:
+        # `setdefault` is atomic: all callers get the same one.
+        return self._locks.get(stripe) or self._locks.setdefault(stripe, threading.Lock())
 
 
 class Several:

@@ -223,10 +223,27 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
 
 
 def migrate(connection: apsw.Connection) -> None:
-    """Takes the steps that are missing, each in a transaction. Raises apsw.Error; ValueError for a newer index."""
+    """Take the steps that are missing, each in a transaction; a new file gets the tables of all steps at once.
+
+    Raises apsw.Error; ValueError for a newer index.
+    """
     version = connection.pragma("user_version")
     if version > len(MIGRATIONS):
         raise ValueError(f"the index is of version {version} and this program knows {len(MIGRATIONS)}")
+    if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        # The steps take twenty times as long as the copy, and every new space begins with this.
+        template = apsw.Connection(":memory:")
+        template.deserialize("main", _empty_index())
+        with connection.backup("main", template, "main") as copy:
+            copy.step(-1)
+        template.close()
+    else:
+        _take_steps(connection, version)
+    if not connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get:
+        connection.execute("UPDATE identity SET value = ? WHERE name = 'epoch'", (secrets.token_hex(6),))
+
+
+def _take_steps(connection: apsw.Connection, version: int) -> None:
     for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
         with connection:
             step(connection)
@@ -234,10 +251,21 @@ def migrate(connection: apsw.Connection) -> None:
 
 
 @cache
-def expected_tables() -> frozenset[str]:
-    """The names of all tables that a whole index of this version has."""
-    with apsw.Connection(":memory:") as connection:
-        migrate(connection)
-        names = frozenset(row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"))
+def _empty_index() -> bytes:
+    """Return the file of an index without any rows, and without an epoch: two files must not share one."""
+    connection = apsw.Connection(":memory:")
+    _take_steps(connection, 0)
+    connection.execute("UPDATE identity SET value = '' WHERE name = 'epoch'")
+    file = connection.serialize("main")
     connection.close()
-    return names
+    return file
+
+
+@cache
+def expected_tables() -> frozenset[str]:
+    """Return the names of all tables that a whole index of this version has."""
+    connection = apsw.Connection(":memory:")
+    connection.deserialize("main", _empty_index())
+    rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    connection.close()
+    return frozenset(str(row[0]) for row in rows)

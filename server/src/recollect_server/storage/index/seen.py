@@ -4,6 +4,7 @@ Sixteen bits and two hashes a name: about one new name in seventy is taken for o
 asked. One that was added is never missed.
 """
 
+import mmap
 import threading
 
 _BITS = 16
@@ -18,7 +19,7 @@ class Seen:
     def __init__(self, expected: int) -> None:
         """Room for twice as many names as expected; beyond that "perhaps" grows more frequent, until the next start."""
         self._size = max(_LEAST, 2 * expected) * _BITS
-        self._bits = bytearray(self._size // 8 + 1)
+        self._bits = mmap.mmap(-1, self._size // 8 + 1)  # takes memory as it fills
         self._guard = threading.Lock()  # guards the bits while they change
 
     def add(self, name: str | int) -> None:

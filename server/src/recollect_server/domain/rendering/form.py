@@ -1,0 +1,72 @@
+"""A form of the contract: how a context is written, and how many tokens each part of it takes there.
+
+What a form charges for the parts of a context is together never less than what its text takes, so that a budget spent by these
+charges holds for the text.
+"""
+
+from functools import cached_property
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_tokens
+from recollect_server.domain.context import Context, GroupMessage
+from recollect_server.domain.message import Attachment, Message
+from recollect_server.domain.text import one_line
+
+_FRAME = 4
+"""Tokens that a message of parts is charged beside its words: whoever sends it to a model adds as much to say who speaks."""
+
+
+def tokens_of(size: int) -> int:
+    """Return the estimated tokens of so many bytes, rounded up."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def attachment_line(file: Attachment) -> str:
+    """Return the line that stands for a file in the forms that have only text."""
+    return f"[attachment: {one_line(f'{file.media_type} {file.uri}')}]"
+
+
+class Form:
+    """The parts alone: nothing is rendered, and the caller reads the fields. The base of the forms that render."""
+
+    has_text = False
+    """Whether anything is rendered."""
+
+    @cached_property
+    def gap(self) -> int:
+        """The tokens that it takes to say that turns are left out between two others."""
+        return 0
+
+    @cached_property
+    def half(self) -> int:
+        """The tokens that it takes to say that a tool call has no result, or that the call of a result is not shown."""
+        return 0
+
+    def render(self, context: Context, message: str) -> str:  # noqa: ARG002 - the other forms need it
+        """Return the context as text, with the message that is to be answered where the form has it."""
+        return ""
+
+    def frame(self, part: str) -> int:  # noqa: ARG002
+        """Return the tokens that surround a part: `context`, `anchors`, `summary`, `recalled`, `group` or `conversation`."""
+        return 0
+
+    def answer(self, message: str) -> int:  # noqa: ARG002
+        """Return the tokens that the message to be answered takes; 0 where it is not rendered."""
+        return 0
+
+    def own(self, message: Message) -> int:
+        """Return the tokens that a message of the conversation itself takes."""
+        files = sum(estimate_tokens(attachment_line(file)) for file in message.attachments)
+        return _FRAME + message_tokens(message) + files
+
+    def anchor(self, anchor: Anchor) -> int:
+        """Return the tokens that an anchor takes."""
+        return estimate_tokens(f"{anchor.key}: {anchor.value}")
+
+    def summary(self, text: str) -> int:
+        """Return the tokens that a summary takes, or a part of it."""
+        return estimate_tokens(text)
+
+    def group_message(self, it: GroupMessage) -> int:
+        """Return the tokens that a message of another member of the group takes."""
+        return it.tokens

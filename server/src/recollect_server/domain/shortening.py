@@ -1,0 +1,131 @@
+"""Shortens messages that are too long for a budget: the head and the tail stay, and a mark between them says how much is left out.
+
+A tool call and its results are shortened together, and the arguments of a call stay valid JSON.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import orjson
+
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.context import Candidate, Unit, cost
+from recollect_server.domain.message import Message, Role
+
+Cost = Callable[[Message], int]
+"""Return the tokens that a message takes."""
+
+_LEAST = 80
+"""Characters that stay of a text at the least: of fewer nobody learns anything."""
+_LEAST_TOKENS = 40
+"""Fewer tokens than these are not spent on a part of a tool call or an answer."""
+_HEAD = 0.6
+"""The head's share of what stays."""
+_WORD = 24
+"""Characters that a cut may move by, so that it falls between words."""
+
+
+def head_and_tail(text: str, length: int) -> str:
+    """Return a text of at most about `length` characters: its head and tail, with `… N tokens left out …` between them."""
+    if len(text) <= length:
+        return text
+    ahead = int(length * _HEAD)
+    head, tail = text[:ahead], text[len(text) - (length - ahead) :]
+    if (space := max(head.rfind(" ", -_WORD), head.rfind("\n", -_WORD))) > 0:
+        head = head[:space]
+    if (space := tail.find(" ", 0, _WORD)) >= 0:
+        tail = tail[space + 1 :]
+    left_out = estimate_tokens(text) - estimate_tokens(head) - estimate_tokens(tail)
+    if left_out <= 0:
+        return text
+    return f"{head.rstrip()}\n… {left_out} tokens left out …\n{tail.lstrip()}"
+
+
+def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
+    """Return a unit with its long texts shortened to one length, so that it takes at most `allowance` tokens.
+
+    None where it takes more even with the shortest texts.
+    """
+    if cost(unit) <= allowance:
+        return unit
+    frames = cost(unit) - sum(tokens(it.message) for it in unit)  # what is charged beside the messages themselves
+
+    def capped(length: int) -> list[Message]:
+        return [_capped(it.message, length) for it in unit]
+
+    def fits(messages: Sequence[Message]) -> bool:
+        return frames + sum(map(tokens, messages)) <= allowance
+
+    low, high = _LEAST, max(_LEAST, 4 * allowance)
+    best = capped(low)
+    if not fits(best):
+        return None
+    while low + 8 < high:
+        middle = (low + high) // 2
+        tried = capped(middle)
+        if fits(tried):
+            low, best = middle, tried
+        else:
+            high = middle
+    extra = [it.tokens - tokens(it.message) for it in unit]
+    return [
+        it if message is it.message else replace(it, message=message, charge=max(1, tokens(message) + more), is_excerpt=True)
+        for it, message, more in zip(unit, best, extra, strict=True)
+    ]
+
+
+def shorten_turn(units: Sequence[Unit], allowance: int, tokens: Cost) -> tuple[list[Candidate], list[Candidate]]:
+    """Return what stays of a turn that takes more than `allowance` tokens, and the messages that do not.
+
+    The words that open it stay first. Of the rest the newest comes first: each tool call or answer may have half of what is left,
+    or all that the older ones do not need.
+    """
+    opening, rest = (list(units[:1]), list(units[1:])) if units and units[0][0].message.role is Role.USER else ([], list(units))
+    kept: list[Candidate] = []
+    gone: list[Candidate] = []
+    left = allowance
+    for unit in opening:
+        share = max(left // 2, left - sum(map(cost, rest)))
+        shortened = shorten_unit(unit, share, tokens) or shorten_unit(unit, left, tokens)
+        if shortened is None:
+            return [], [it for whole in units for it in whole]
+        kept += shortened
+        left -= cost(shortened)
+    older = sum(map(cost, rest))
+    for at, unit in enumerate(reversed(rest)):
+        older -= cost(unit)
+        share = min(left, max(left // 2, left - older))
+        shortened = shorten_unit(unit, share, tokens) if cost(unit) <= share or share >= _LEAST_TOKENS else None
+        if shortened is None:
+            gone = [it for whole in rest[: len(rest) - at] for it in whole]
+            break
+        kept += shortened
+        left -= cost(shortened)
+    return kept, gone
+
+
+def _capped(message: Message, length: int) -> Message:
+    """Return the message with no text longer than about `length` characters; itself if there is none."""
+    content = head_and_tail(message.content, length)
+    calls = tuple(
+        call if len(call.arguments) <= length else replace(call, arguments=_arguments(call.arguments, length))
+        for call in message.tool_calls
+    )
+    if content is message.content and calls == message.tool_calls:
+        return message
+    return replace(message, content=content, tool_calls=calls)
+
+
+def _arguments(arguments: str, length: int) -> str:
+    """Return the arguments of a call as a JSON object whose values are shortened."""
+    try:
+        given = orjson.loads(arguments)
+    except ValueError:
+        given = None
+    if isinstance(given, dict) and 0 < len(given) <= length // 20:
+        share = max(20, length // len(given))
+        values = {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in given.items()}
+        if all(len(key) <= share for key in given):
+            kept = {key: given[key] if len(text) <= share else head_and_tail(text, share) for key, text in values.items()}
+            return orjson.dumps(kept).decode()
+    return orjson.dumps({"arguments": head_and_tail(arguments, length)}).decode()
