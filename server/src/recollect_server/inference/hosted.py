@@ -15,6 +15,7 @@ import httpx2
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes, WrongNotes, notes_of
+from recollect_server.domain.topics import is_filler
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.patience import Backoff, Patience, TookTooLong, TryLater
 from recollect_server.inference.prompts import (
@@ -70,12 +71,12 @@ class HostedModel:
         self.writer, self.model = endpoint.writer, endpoint.model
         self.name = f"{endpoint.writer} {endpoint.model}" + (f" at {endpoint.place}" if endpoint.place else "")
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[str] = ()) -> Notes:
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
         """Write the notes of a conversation. A long one is read in parts, each with the notes of what came before it."""
         sequences = [message.sequence for message in said]
         anchors: list[Any] = []
         draft: Notes | None = None
-        system = system_of(labels)
+        system = system_of([label for label, _ in labels if not is_filler(label)])
         for part in self._parts(said):
             draft = self._ask(system, NOTES_SCHEMA, part, draft.abbreviation if draft else earlier, notes_from)
             anchors += draft.anchors

@@ -30,10 +30,11 @@ class LanguageModel(Protocol):
     def model(self) -> str:
         """The id of the model behind it. Empty for a rule."""
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[str] = ()) -> Notes:
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
         """The notes of a whole conversation, one message at least; `earlier` is its last abbreviation, or empty.
 
-        `labels` are topics of other conversations, the most used first: one of them is better than a new one that means the same.
+        `labels` are topics of other conversations with how many have each, the most used first: one of them is better than a new
+        one that means the same.
 
         Raises CannotWrite, ModelUnavailable.
         """

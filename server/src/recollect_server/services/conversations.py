@@ -87,7 +87,7 @@ class Page:
 class Conversations:
     """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space, *, notes_by_rule: bool) -> None:
+    def __init__(self, space: Space, *, notes_by_rule: bool = False) -> None:
         """`notes_by_rule`: the server writes notes without a model, which replaces no others."""
         self._space = space
         self._notes_by_rule = notes_by_rule

@@ -5,7 +5,7 @@ is not written to but waits again. What is due is in the index (`storage/index/n
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import structlog
@@ -24,6 +24,7 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
+from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
@@ -99,12 +100,15 @@ class Naming:
         try:
             material = read_material(self._space, waiting.conversation_id)
             known = material.conversation
+            waiting = replace(waiting, redo=waiting.redo or self._is_redone(known))
             if not known.message_count or not (self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)):
                 self._space.index.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
-            notes = self._model.write_notes(material.messages, known.abbreviation)
+            labels = self._space.index.labels(MAX_LABELS)
+            notes = self._model.write_notes(material.messages, known.abbreviation, labels)
+            notes = replace(notes, topics=shared(notes.topics, labels))
             return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
         except ConversationNotFound:  # deleted; or somebody took the file away, and the index still waits for its notes
             self._space.index.note_failure(waiting.number, "its transcript is not there")
@@ -113,20 +117,20 @@ class Naming:
     def _wants_notes(self, conversation: Conversation, waiting: Waiting) -> bool:
         if conversation.abbreviation_record.stands_before(self._model.writer):
             return False
-        return self._is_redone(conversation, waiting) or (waiting.idle and notes_due(conversation))
+        return waiting.redo or (waiting.idle and notes_due(conversation))
 
     def _wants_title(self, conversation: Conversation, material: Material, waiting: Waiting) -> bool:
         if conversation.title_record.writer == CALLER or conversation.title_record.stands_before(self._model.writer):
             return False
         if title_due(conversation, material.titled_turn, idle=waiting.idle):
             return True
-        redo = self._is_redone(conversation, waiting) and self._wants_notes(conversation, waiting)
+        redo = waiting.redo and self._wants_notes(conversation, waiting)
         return redo and bool(conversation.title) and not conversation.manually_named
 
-    def _is_redone(self, conversation: Conversation, waiting: Waiting) -> bool:
-        """Return whether notes that have everything are written anew. What failed before is only due as offline notes."""
+    def _is_redone(self, conversation: Conversation) -> bool:
+        """Return whether offline notes that have everything are written anew just now."""
         offline = conversation.abbreviation_record.writer == RULE != self._model.writer
-        return waiting.redo or (offline and not notes_due(conversation) and self._may_redo())
+        return offline and not notes_due(conversation) and self._may_redo()
 
     def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
         idle, by = waiting.idle, self._model
@@ -135,7 +139,6 @@ class Naming:
             head = self._space.end(conversation_id)
             went_on = head.conversation.message_count != material.conversation.message_count
             due = self._wants_title(head.conversation, material, waiting)
-            redo = self._is_redone(head.conversation, waiting)
             events: list[Event] = []
             time = self._space.clock()
             if not went_on and self._wants_notes(head.conversation, waiting):
@@ -147,7 +150,7 @@ class Naming:
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
-            if due and notes.title and not (went_on and (idle or redo)):
+            if due and notes.title and not (went_on and (idle or waiting.redo)):
                 events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
             if events:
                 reach("event.begun")
@@ -156,7 +159,7 @@ class Naming:
                 reach("event.recorded")
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 6 words")
-        if redo and not went_on:
+        if waiting.redo and not went_on:
             self._space.index.forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
 

@@ -96,7 +96,7 @@ class NoteQueue(IndexFile):
                 " ORDER BY r.abbreviation_time LIMIT ?",
                 (idle_before, limit),
             )
-            return [Waiting(row[0], row[1], idle=False, redo=True) for row in rows]
+            return [Waiting(row[0], row[1], idle=False) for row in rows]
 
     def choose_notes(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
         """Return which of the conversations that match and have an abbreviation may get another one.

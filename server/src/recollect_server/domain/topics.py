@@ -1,0 +1,100 @@
+"""The vocabulary of topics that the conversations of a space share: a near label is reused before a new one is made."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+MAX_LABELS = 200
+"""Labels of a space that are known to the writer of notes, the most used first."""
+_MAX_NEW = 2
+"""Labels of a conversation that no other has."""
+_MAX_REUSED = 3
+_SAID = 3  # times that each word of a label was said in a conversation that it fits
+
+_FILLER_WORDS = """
+able absolutely actually add advice afternoon ago amazing amount answer area ask aspect available awesome aware away back bad
+based beautiful beginning best better big bit boost brand bring build bunch busy call care case certain chance change chat
+check choice choose clear close cool common complete concern confidence consider context couple course create current daily
+date day days decide deep definitely detail details different difference direction early easy effect effective effort end
+energy enjoy ensure evening event everyone everything exact example excited exciting experience extra fact fair fantastic fast
+favorite feel feeling final find fine first fit focus follow form forward free fresh friendly full fun future general give
+glad goal goals good great group guess guy guys habit hand happy hard head hear heart help helpful high hold hope hour hours
+huge idea ideas impact important impressive improve include including information initial inspiring interest interesting issue
+item joy key kind know large last late later lead learn least leave less let level life light like line list little live long
+look lot love low main major make making matter maybe mean means meet mention mind minute minutes moment month months morning
+move much name need needs new next nice night note number offer okay old one open option options order part parts past people
+perfect person perspective phase piece place plan plans play please plus point points positive possible power practice prepare
+present pretty previous problem process progress proud provide put question quick quite ready real really reason recent
+recommend related remember repetitions request response rest result results right room run scene second section sense series
+serious session set several share short show side sign significant similar simple situation skip slow small smart solid
+solution someone something soon sort sound sounds space special specific spend start starting state stay step steps story
+strategy strong stuff style subject suggest suggestion suggestions summary super support sure system take talk task team tell
+term test text thanks thing things think third thought thoughts time times tip tips today together tomorrow tonight tool top
+topic total touch track true try turn two type understand unique upcoming update us use used user useful usual value version
+view visit wait walk want watch way ways week weekend weekly weeks welcome well whole wish wonder wonderful word words work
+working world worry worth write year years yes yesterday young monday tuesday wednesday thursday friday saturday sunday
+january february march april may june july august september october november december
+"""
+_FILLER = frozenset(_FILLER_WORDS.split())
+"""Words that name no topic by themselves: they are said in conversations about anything."""
+
+
+def stems(topic: str) -> frozenset[str]:
+    """Return the words of a topic in the form by which two topics are compared: without the ends of English plurals."""
+    return frozenset(_stem(word) for word in topic.split("-") if word)
+
+
+def is_filler(topic: str) -> bool:
+    """Return whether a topic names nothing: a number is in it, or it has only words that are said about anything."""
+    words = topic.split("-")
+    return any(word.isdigit() for word in words) or all(word in _FILLER or len(word) < 2 for word in words)
+
+
+def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Return topics without fillers, each as the label that other conversations have for it, where there is one.
+
+    `labels` are those of the space with how often each is used, the most used first. A label that several conversations have also
+    stands for a narrower topic that has all of its words.
+    """
+    same: dict[frozenset[str], str] = {}
+    wide: list[tuple[frozenset[str], str]] = []
+    for label, count in labels:
+        if not is_filler(label):
+            same.setdefault(stems(label), label)
+            if count > 1:
+                wide.append((stems(label), label))
+    chosen: dict[str, None] = {}
+    new = 0
+    for topic in topics:
+        if is_filler(topic):
+            continue
+        key = stems(topic)
+        label = same.get(key) or next((label for words, label in wide if words < key), "")
+        if not label:
+            new += 1
+            if new > _MAX_NEW:
+                continue
+        chosen.setdefault(label or topic)
+    return tuple(chosen)
+
+
+def fitting(labels: Sequence[tuple[str, int]], said: Mapping[str, int]) -> list[str]:
+    """Return the labels of a space whose every word was said several times in a conversation, the most said first.
+
+    `said`: how often each word was said, lower case.
+    """
+    counts: dict[str, int] = {}
+    for word, count in said.items():
+        counts[_stem(word)] = counts.get(_stem(word), 0) + count
+    fits = [
+        (min(counts.get(word, 0) for word in stems(label)), label) for label, count in labels if count > 1 and not is_filler(label)
+    ]
+    ranked = sorted((it for it in fits if it[0] >= _SAID), key=lambda it: -it[0])
+    return [label for _, label in ranked[:_MAX_REUSED]]
+
+
+def _stem(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 4 and re.search(r"(?:ch|sh|ss|x|z)es$", word):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word

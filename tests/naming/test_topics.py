@@ -1,0 +1,48 @@
+"""Topics that conversations share: which are near, and which name nothing."""
+
+import pytest
+from recollect_server.domain.topics import fitting, is_filler, shared, stems
+
+
+@pytest.mark.parametrize("topic", ["last", "us-talk", "8-12-repetitions", "week", "great-idea", "monday", "2026", "next-steps"])
+def test_a_filler_is_no_topic(topic: str) -> None:
+    assert is_filler(topic)
+    assert shared([topic], []) == ()
+
+
+@pytest.mark.parametrize("topic", ["server", "job-interview", "puppy-training", "c", "ventil", "健康", "web-server"])
+def test_a_word_that_names_something_is_one(topic: str) -> None:
+    assert is_filler(topic) == (topic == "c")
+
+
+@pytest.mark.parametrize(
+    ("topic", "label"),
+    [
+        ("recipes", "recipe"),
+        ("allergies", "allergy"),
+        ("interview-job", "job-interview"),
+        ("boxes", "box"),
+        ("web-servers", "server"),
+    ],
+)
+def test_a_near_label_is_reused(topic: str, label: str) -> None:
+    assert shared([topic], [(label, 2)]) == (label,)
+
+
+def test_a_label_of_one_conversation_does_not_stand_for_a_narrower_topic() -> None:
+    assert shared(["web-server"], [("server", 1)]) == ("web-server",)
+
+
+def test_few_new_labels_are_made_and_any_number_reused() -> None:
+    labels = [("server", 3), ("disk", 2)]
+    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == ("puppy", "kennel", "server", "disk")
+
+
+def test_labels_fit_a_conversation_that_has_their_words_several_times() -> None:
+    labels = [("server", 5), ("job-interview", 2), ("puppy", 1), ("disk", 4)]
+    said = {"server": 2, "servers": 2, "job": 4, "interview": 3, "puppy": 9, "disk": 1}
+    assert fitting(labels, said) == ["server", "job-interview"]
+
+
+def test_words_that_end_in_s_without_being_plurals_stay() -> None:
+    assert stems("glass-virus-analysis") == {"glass", "virus", "analysis"}
