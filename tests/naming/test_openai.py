@@ -90,7 +90,7 @@ def model(local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seco
 def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
     model: HostedModel, local: LocalServer, said: Said, ledger: Ledger
 ) -> None:
-    notes = model.write_notes(said("I am Alex. When do we ship?", "On Friday."), "", ["release-plan", "cooking"])
+    notes = model.write_notes(said("I am Alex. When do we ship?", "On Friday."), "", [("release-plan", 2), ("cooking", 1)])
     assert (notes.abbreviation, notes.title, notes.topics) == ("Alex ships on Friday.", "Shipping on Friday", ("release-plan",))
     [asked] = local.asked
     assert asked["model"] == "llama"

@@ -1,10 +1,12 @@
 """Topics that conversations share: which are near, and which name nothing."""
 
 import pytest
-from recollect_server.domain.topics import fitting, is_filler, shared, stems
+from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
 
 
-@pytest.mark.parametrize("topic", ["last", "us-talk", "8-12-repetitions", "week", "great-idea", "monday", "2026", "next-steps"])
+@pytest.mark.parametrize(
+    "topic", ["last", "us-talk", "8-12-repetitions", "week", "great-idea", "monday", "2026", "ca-n-t", "next-steps"]
+)
 def test_a_filler_is_no_topic(topic: str) -> None:
     assert is_filler(topic)
     assert shared([topic], []) == ()
@@ -46,3 +48,9 @@ def test_labels_fit_a_conversation_that_has_their_words_several_times() -> None:
 
 def test_words_that_end_in_s_without_being_plurals_stay() -> None:
     assert stems("glass-virus-analysis") == {"glass", "virus", "analysis"}
+
+
+def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
+    said = {"job": 4, "interview": 3, "lamp": 1, "last": 9}
+    assert telling(["last", "job interview", "lamp"], said) == ["job interview"]
+    assert telling(["last", "lamp", "chair"], {"lamp": 1}) == ["lamp"]

@@ -11,31 +11,36 @@ _MAX_REUSED = 3
 _SAID = 3  # times that each word of a label was said in a conversation that it fits
 
 _FILLER_WORDS = """
-able absolutely actually add advice afternoon ago amazing amount answer area ask aspect available awesome aware away back bad
-based beautiful beginning best better big bit boost brand bring build bunch busy call care case certain chance change chat
-check choice choose clear close cool common complete concern confidence consider context couple course create current daily
-date day days decide deep definitely detail details different difference direction early easy effect effective effort end
-energy enjoy ensure evening event everyone everything exact example excited exciting experience extra fact fair fantastic fast
-favorite feel feeling final find fine first fit focus follow form forward free fresh friendly full fun future general give
-glad goal goals good great group guess guy guys habit hand happy hard head hear heart help helpful high hold hope hour hours
-huge idea ideas impact important impressive improve include including information initial inspiring interest interesting issue
-item joy key kind know large last late later lead learn least leave less let level life light like line list little live long
-look lot love low main major make making matter maybe mean means meet mention mind minute minutes moment month months morning
-move much name need needs new next nice night note number offer okay old one open option options order part parts past people
-perfect person perspective phase piece place plan plans play please plus point points positive possible power practice prepare
-present pretty previous problem process progress proud provide put question quick quite ready real really reason recent
-recommend related remember repetitions request response rest result results right room run scene second section sense series
-serious session set several share short show side sign significant similar simple situation skip slow small smart solid
-solution someone something soon sort sound sounds space special specific spend start starting state stay step steps story
-strategy strong stuff style subject suggest suggestion suggestions summary super support sure system take talk task team tell
-term test text thanks thing things think third thought thoughts time times tip tips today together tomorrow tonight tool top
-topic total touch track true try turn two type understand unique upcoming update us use used user useful usual value version
-view visit wait walk want watch way ways week weekend weekly weeks welcome well whole wish wonder wonderful word words work
-working world worry worth write year years yes yesterday young monday tuesday wednesday thursday friday saturday sunday
-january february march april may june july august september october november december
+able absolutely action actions actually add advice afternoon ago amazing amount answer anybody april area ask aspect august
+available aware away awesome back bad based beautiful beginning best better big bit boost brand bring build bunch busy call
+care case certain chance change chat check choice choose choosing clear close common complete concern confidence consider
+context cool correct couple course create current cut daily date day days december decide deep definitely detail details
+difference different direction early easy effect effective effort eight either end energy enjoy ensure etc evening event
+everybody everyone everything exact example excited exciting experience extra fact fair fantastic fast favorite february feel
+feeling final find finding finds fine first fit five focus follow form forward free fresh friday friendly full fun future
+general generate give glad goal goals god good great group guess guy guys habit hand happy hard head hear heart help helpful
+hey high hmm hold hope hour hours huge idea ideas immediate impact important impressive improve include including information
+initial inspiring interest interesting issue item january joy july june key kind know large last late later lead learn least
+leave less let level life light like line list little live long look lot love low main major make making man march matter may
+maybe mean means meet mention mentioned mind minute minutes moment monday month months morning move much name need needs new
+next nice night nine nobody note nothing november number october offer ok okay old one open option options order part parts
+past people perfect person perspective phase piece place plan plans play please plus point points positive possible power
+practically practice prepare present pretty previous probably problem process progress proud provide put question quick quite
+ready real really reason recent recommend related remember repetitions request response rest result resulting results right
+room run saturday scene second section sense september series serious session set seven several share short show side sign
+significant similar simple situation six skip slow small smart solid solution somebody someone something soon sort sound
+sounds space special specific spend start starting starts state stay step steps story strategy strong stuff style subject
+suddenly suggest suggestion suggestions summary sunday super support sure system take talk task team tell telling ten term
+test text thanks thing things think thinking third thought thoughts thursday time times tip tips today together tomorrow
+tonight tool top topic total touch track true try tuesday turn two type uh um understand unique upcoming update us use used
+useful user usual value version view visit wait walk want watch way ways wednesday week weekend weekly weeks welcome well
+whatever whole will wish within woman wonder wonderful word words work working world worry worth would write yeah year years
+yes yesterday young
 """
 _FILLER = frozenset(_FILLER_WORDS.split())
 """Words that name no topic by themselves: they are said in conversations about anything."""
+_PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wan", "ta", "y"})
+"""What is left of contractions that are written apart (`do n't`, `gon na`)."""
 
 
 def stems(topic: str) -> frozenset[str]:
@@ -46,7 +51,7 @@ def stems(topic: str) -> frozenset[str]:
 def is_filler(topic: str) -> bool:
     """Return whether a topic names nothing: a number is in it, or it has only words that are said about anything."""
     words = topic.split("-")
-    return any(word.isdigit() for word in words) or all(word in _FILLER or len(word) < 2 for word in words)
+    return any(word.isdigit() or word in _PIECES for word in words) or all(word in _FILLER or len(word) < 2 for word in words)
 
 
 def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
@@ -75,6 +80,16 @@ def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[st
                 continue
         chosen.setdefault(label or topic)
     return tuple(chosen)
+
+
+def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
+    """Return the topics whose every word was said several times, or else the first that is no filler.
+
+    A rule has only the words themselves: what was said once or twice seldom names what others talk about too.
+    """
+    topics = [topic for topic in map(str.lower, topics) if not is_filler(topic.replace(" ", "-"))]
+    often = [topic for topic in topics if min(said.get(word, 0) for word in topic.split()) >= _SAID]
+    return often or topics[:1]
 
 
 def fitting(labels: Sequence[tuple[str, int]], said: Mapping[str, int]) -> list[str]:

@@ -12,7 +12,7 @@ from math import log, sqrt
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of, title_of
-from recollect_server.domain.topics import fitting
+from recollect_server.domain.topics import fitting, telling
 from recollect_server.inference.sentences import Sentence, sentences_of, topical
 from recollect_server.inference.statements import anchors_in
 from recollect_server.inference.tools import LIST, called_in, listed, parted
@@ -37,7 +37,7 @@ class Extractive:
     def __init__(self, breathe: Callable[[], None] = _go_on) -> None:
         self._breathe = breathe
 
-    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002 - all is read
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002
         """The notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
@@ -46,7 +46,8 @@ class Extractive:
         abbreviation = self._told(sentences, weights, MAX_ABBREVIATION, _SENTENCES_SHARE)
         if not abbreviation:  # small talk, or none of the words that were said are words
             abbreviation = clipped(" ".join(" ".join(message.content for message in said).split()), MAX_ABBREVIATION // 2)
-        topics = (*fitting(labels, Counter(word for sentence in sentences for word in topical(sentence.text))), *topics)
+        spoken = Counter(word for sentence in sentences for word in topical(sentence.text))
+        topics = (*fitting(labels, spoken), *telling(topics, spoken))
         draft = Notes(abbreviation or "Nothing was said in words.", title or title_of(_short_title(said)), topics, anchors_in(said))
         return notes_of(draft, [message.sequence for message in said])
 
