@@ -37,7 +37,8 @@ def test_a_label_of_one_conversation_does_not_stand_for_a_narrower_topic() -> No
 
 def test_few_new_labels_are_made_and_any_number_reused() -> None:
     labels = [("server", 3), ("disk", 2)]
-    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == ("puppy", "kennel", "server", "disk")
+    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == ("puppy", "server", "disk")
+    assert shared(["puppy", "kennel", "leash"], labels) == ("puppy", "kennel")
 
 
 def test_labels_fit_a_conversation_that_has_their_words_several_times() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 MAX_LABELS = 200
 """Labels of a space that are known to the writer of notes, the most used first."""
 _MAX_NEW = 2
-"""Labels of a conversation that no other has."""
+"""Labels of a conversation that no other has; each that it shares makes that one less, down to one."""
 _MAX_REUSED = 3
 _SAID = 3  # times that each word of a label was said in a conversation that it fits
 
@@ -67,19 +67,14 @@ def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[st
             same.setdefault(stems(label), label)
             if count > 1:
                 wide.append((stems(label), label))
-    chosen: dict[str, None] = {}
-    new = 0
+    found: list[tuple[str, str]] = []
     for topic in topics:
-        if is_filler(topic):
-            continue
-        key = stems(topic)
-        label = same.get(key) or next((label for words, label in wide if words < key), "")
-        if not label:
-            new += 1
-            if new > _MAX_NEW:
-                continue
-        chosen.setdefault(label or topic)
-    return tuple(chosen)
+        if not is_filler(topic):
+            key = stems(topic)
+            found.append((topic, same.get(key) or next((label for words, label in wide if words < key), "")))
+    new = [topic for topic, label in found if not label]
+    kept = set(new[: max(1, _MAX_NEW - len({label for _, label in found if label}))])
+    return tuple(dict.fromkeys(label or topic for topic, label in found if label or topic in kept))
 
 
 def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
