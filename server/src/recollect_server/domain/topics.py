@@ -10,6 +10,8 @@ _MAX_NEW = 2
 _MAX_REUSED = 3
 _SAID = 3  # times that each word of a label was said in a conversation that it fits
 
+_SHORT = 100  # words of a conversation in which a topic need not be said more than once
+
 _FILLER_WORDS = """
 able absolutely action actions actually add advice afternoon ago amazing amount answer anybody april area ask aspect august
 available aware away awesome back bad based beautiful beginning best better big bit boost brand bring build bunch busy call
@@ -83,7 +85,8 @@ def telling(topics: Sequence[str], said: Mapping[str, int]) -> list[str]:
     A rule has only the words themselves: what was said once or twice seldom names what others talk about too.
     """
     topics = [topic for topic in map(str.lower, topics) if not is_filler(topic.replace(" ", "-"))]
-    often = [topic for topic in topics if min(said.get(word, 0) for word in topic.split()) >= _SAID]
+    least = min(_SAID, 1 + sum(said.values()) // _SHORT)
+    often = [topic for topic in topics if min(said.get(word, 0) for word in topic.split()) >= least]
     return often or topics[:1]
 
 
