@@ -19,6 +19,7 @@ import structlog
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
+from recollect_server.domain.packing import Recalling
 from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.domain.time import system_clock
 from recollect_server.services.anchors import Anchors
@@ -113,7 +114,9 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
     tiers = Tiers(space, 0)
     external = External(CommunicationStore(space))
-    builder = ContextBuilder(space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), 0.5), external, 8 << 20)
+    builder = ContextBuilder(
+        space, Meaning(folder, None), Anchors(space), tiers, Choosing(Weights(), Recalling(), 300), external, 8 << 20
+    )
     budget = Budget().settled()
     seen = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):

@@ -7,6 +7,7 @@ of people with an agent that answers at length (RealMem). Each kind breaks a bon
 - `cloze`: a sentence of a long answer is taken out, and finds the rest
 - `chat`: a question that one says to the other is taken out, and finds the reply
 - `merged`: the chat with five messages in one; `anon`: the chat without names; `mixed`: one history of both sets' messages
+- `small`: histories of 1 to 20 conversations, as one who begins has them, with the questions that they answer
 - `docs`: the first sentence of a function's docstring finds the rest, of some modules of Python and numpy
 """
 
@@ -137,6 +138,25 @@ def mixed(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], li
     return lines, asked
 
 
+def small(sets: Sequence[tuple[list[Line], list[Line]]]) -> tuple[list[Line], list[Line]]:
+    """As `merged`."""
+    lines: list[Line] = []
+    asked: list[Line] = []
+    for number, (conversations, queries) in enumerate(sets):
+        of = min(it["group"] for it in conversations)
+        there = {it["id"]: it for it in conversations if it["group"] == of}
+        answered = [it for it in queries if it["group"] == of and it["gold_messages"]]
+        for size in (1, 2, 3, 4, 6, 8, 10, 14, 20):
+            chosen: set[str] = set()
+            for query in _CHANCE.sample(answered, len(answered)):
+                if len(chosen.union(query["gold_conversations"])) <= size:
+                    chosen.update(query["gold_conversations"])
+            group = {"group": f"small{number}x{size}"}
+            lines += [bare(there[name], there[name]["messages"]) | group for name in sorted(chosen)]
+            asked += [it | group | {"asked_at": None} for it in answered if chosen.issuperset(it["gold_conversations"])][:10]
+    return lines, asked
+
+
 def docs() -> Iterator[tuple[Line, list[Line]]]:
     """As `answers`."""
     seen: set[str] = set()
@@ -190,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     write(chosen.out / "anon", nameless, people[1][::2])
     write(chosen.out / "mixed", *mixed((people, agent)))
+    write(chosen.out / "small", *small((people, agent)))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("search_conversations", {"query": "  "}, "query: "),
         ("search_conversations", {"query": "x", "limit": 0}, "limit: "),
         ("search_conversations", {"query": "x", "limit": 101}, "limit: "),
+        ("search_conversations", {"query": "x", "minScore": 1.5}, "minScore: "),
         ("search_conversations", {"query": "x", "date_range": {}}, "date_range: "),
         ("search_conversations", {"query": "x", "channel": "Not A Channel"}, "channel: "),
         ("search_conversations", {"query": "x", "dateRange": {"from": "yesterday"}}, "dateRange.from: 'yesterday' is no date"),

@@ -24,7 +24,7 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
     assert tuple(tools) == TOOLS
     inputs = {name: set(tool.input_schema["properties"]) for name, tool in tools.items()}
     assert inputs == {
-        "search_conversations": {"query", "channel", "dateRange", "limit"},
+        "search_conversations": {"query", "channel", "dateRange", "limit", "minScore"},
         "fetch_context": {"conversationId", "turnRange"},
         "recent_conversations": {"channel", "dateRange", "limit"},
     }
@@ -70,6 +70,20 @@ async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> No
         found = await called(mcp, "search_conversations", query="disk", limit=2)
     assert (len(found["results"]), found["totalMatches"]) == (2, 3)
     assert found["continuation"].startswith("2 of 3 conversations")
+
+
+async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
+    for said in ("We fly to Kyoto in April", "The car needs new tyres", "My daughter starts first grade", "The disk is full"):
+        talked(said=said)
+    async with over_stdio(server.target) as mcp:
+        fits = await called(mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3)
+        unfit = await called(mcp, "search_conversations", query="How full is the aquarium of the neighbours?")
+        nothing = await called(mcp, "search_conversations", query="How full is the aquarium of the neighbours?", minScore=0.3)
+    assert (fits["doubt"], "Kyoto" in fits["messages"][0]["snippet"]) == (None, True)
+    assert unfit["messages"][0]["score"] < 0.3
+    assert f"the best score is {unfit['messages'][0]['score']:.2f} of 1" in unfit["doubt"]
+    assert (nothing["results"], nothing["messages"], nothing["continuation"]) == ([], [], None)
+    assert "nothing scores 0.30 or more" in nothing["doubt"]
 
 
 async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) -> None:

@@ -27,7 +27,17 @@ def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service)
     hot, warm, cold = answer.allocation
     assert (hot.budget, hot.considered, hot.packed, hot.used) == (1500, 5, 5, sum(it.tokens for it in answer.hot))
     assert (warm.budget, warm.packed) == (2000 + 1500 - hot.used, 7)
-    assert cold.note == "not asked: no other conversation is stored"
+    assert cold.note == "nothing that is stored fits the message"
+
+
+def test_how_many_turns_are_hot_and_looked_at_are_settings(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(context_hot_turns=7, context_warm_turns=10))
+    conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
+    for _ in range(2):  # from the disk, then from memory
+        answer = built(service, conversation)
+        assert [it.message.turn_number for it in answer.hot] == list(range(194, 201))
+        assert [it.message.turn_number for it in answer.warm][-2:] == [192, 193]
+        assert len(answer.warm) <= 14
 
 
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
@@ -214,7 +224,7 @@ def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(servi
     best = answer.cold[0]
     assert (best.message.content, 0 < best.relevance <= 1) == ("The zebra lives in Ghent.", True)
     assert "fits the message" in best.reason
-    assert allocation(answer, COLD).used == sum(it.tokens for it in answer.cold)
+    assert allocation(answer, COLD).used == sum(it.tokens for it in answer.cold) + sum(it.tokens for it in answer.sources)
 
 
 def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Service) -> None:
@@ -251,7 +261,8 @@ def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> N
     answer = built(service, here, "zebra")
     assert allocation(answer, COLD).budget == 4400 - 5
     assert sum(each.used for each in answer.allocation) <= 4400
-    assert len(answer.cold) > 20
+    assert (len(answer.cold), len(answer.sources)) == (8, 8)
+    assert "8 sources are recalled already" in {it.reason for it in answer.dropped}
     small = built(service, here, "zebra", total=500)
     assert (allocation(small, COLD).budget, sum(each.used for each in small.allocation) <= 500) == (495, True)
     tight = built(service, here, "zebra", cold=100, warm=1, hot=1)
@@ -311,5 +322,6 @@ def test_every_form_is_rendered(service: Service) -> None:
     assert [it["role"] for it in anthropic] == ["user", "assistant", "user"]
     block = rendered(context_pb2.CONTEXT_FORMAT_RECALL_BLOCK).splitlines()
     assert block[:2] == ["What is known about the user:", "- name: Alex"]
-    assert block[3].endswith(f'"A <zebra>" ({there}, turn 1), user: The zebra lives in Ghent.')
+    assert block[3].endswith(f', "A <zebra>" ({there}), turn 1:')
+    assert block[4] == "  user: The zebra lives in Ghent."
     assert rendered(context_pb2.CONTEXT_FORMAT_PARTS) == rendered(0) == ""

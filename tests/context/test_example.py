@@ -15,12 +15,11 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "memory.py"
 def test_the_second_conversation_remembers_the_first(server: RunningServer, client: Client) -> None:
     result = subprocess.run([sys.executable, str(SCRIPT), server.target], capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
-    known, name, before, source, *_, answer = result.stdout.splitlines()
+    known, name, before, source, said, *_, answer = result.stdout.splitlines()
     assert (known, name) == ("What is known about the user:", "- name: Alex")
-    assert before == "What was said before, in other conversations:"
-    assert re.fullmatch(
-        r'\[1\] [\d-]{10}, ".*" \(conv-\w+, turn 1\), user: The backup of the photo server runs .* at three\.', source
-    )
+    assert before == "What was said before and may help:"
+    assert re.fullmatch(r'\[1\] [\d-]{10}, ".*" \(conv-\w+\), turn 1:', source)
+    assert said == "  user: The backup of the photo server runs every night at three."
     assert answer.startswith("(a model answers 1 messages, ")
     assert {conversation.turn_count for conversation in client.conversations.list()} == {1}
 

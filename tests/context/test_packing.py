@@ -9,18 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.context import Budget, Candidate, Context, Packed, Tier
+from recollect_server.domain.context import About, Budget, Candidate, Context, Packed, Tier, sources_of
 from recollect_server.domain.message import Role, ToolCall
-from recollect_server.domain.packing import Preference, pack_cold, pack_hot, pack_warm
+from recollect_server.domain.packing import Preference, Recalling, pack_cold, pack_hot, pack_warm
 from recollect_server.domain.relevance import Weights, evenly, overlap, says_little, words_of
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.shortening import head_and_tail
 from recollect_server.domain.time import DAY
 
-from tests.context.conftest import THERE, candidate
+from tests.context.conftest import HERE, THERE, candidate
 
 A_TOKEN = "word"  # noqa: S105 - four bytes
+ABOUT = {HERE: About("Zebras", "web", 1, 2, "About zebras."), THERE: About("Okapis", "web", 1, 2)}
+
+
+def turns_of(candidates: list[Candidate]) -> list[list[Candidate]]:
+    """The candidates by turn, in the order of their first messages."""
+    turns: dict[tuple[str, int], list[Candidate]] = {}
+    for it in candidates:
+        turns.setdefault((it.conversation_id, it.message.turn_number), []).append(it)
+    return list(turns.values())
 
 
 def sequences(candidates: list[Candidate]) -> list[int]:
@@ -50,7 +59,7 @@ def conversations(draw: st.DrawFn) -> list[Candidate]:
 
 
 def packers() -> list[Callable[[list[Candidate], int], Packed]]:
-    return [pack_hot, pack_warm, lambda candidates, budget: pack_cold(candidates, budget, 0.5)]
+    return [pack_hot, pack_warm, lambda candidates, budget: pack_cold(turns_of(candidates), budget, Recalling(), ABOUT)]
 
 
 @pytest.mark.parametrize("pack", packers(), ids=["hot", "warm", "cold"])
@@ -134,6 +143,7 @@ def test_hot_keeps_the_users_words_and_shortens_the_long_answer() -> None:
     assert [(it.message.sequence, it.is_excerpt) for it in hot.packed] == [(3, False), (4, True)]
     assert hot.used <= 100
     assert re.fullmatch(r"word word .* word\n… 10\d\d tokens left out …\nword .* word ", hot.packed[1].message.content)
+    assert 290 <= pack_hot(offered, 100, 300).used <= 325  # with what is lent and not needed by the other turn
     assert pack_hot(offered, 100, 2000).packed == offered[1:]  # whole, with what the warm tier lends
 
 
@@ -201,12 +211,50 @@ def test_a_last_turn_that_is_longer_than_its_share_is_shortened_and_does_not_tak
 
 
 def test_one_conversation_does_not_eat_everything_while_others_wait() -> None:
-    much = [candidate(at, A_TOKEN * 10, relevance=0.9, conversation=THERE) for at in range(2, 12)]
-    other = candidate(2, A_TOKEN * 10, relevance=0.1)
-    packed = pack_cold([*much, other], 60, 0.5)
+    much = [candidate(at, A_TOKEN * 100, relevance=0.9, conversation=THERE) for at in range(2, 12)]
+    other = candidate(2, A_TOKEN * 100, relevance=0.1)
+    packed = pack_cold(turns_of([*much, other]), 700, Recalling(share=0.5), ABOUT)
     assert other in packed.packed
     assert len(packed.packed) == 6  # what is left goes to the one that has more
     assert packed.packed[-1] == other
+
+
+def test_turns_are_recalled_whole_or_not_at_all() -> None:
+    long = [candidate(2, A_TOKEN * 10, turn=1, relevance=0.9), candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=1)]
+    short = [candidate(4, A_TOKEN * 5, turn=2), candidate(5, A_TOKEN * 5, Role.ASSISTANT, turn=2)]
+    packed = pack_cold([long, short], 100, Recalling(), ABOUT)
+    assert sequences(packed.packed) == [4, 5]
+    assert [it.sequence for it in packed.dropped] == [2, 3]
+    assert packed.used == 10 + packed.reserved
+
+
+def test_only_so_many_sources_are_recalled() -> None:
+    offered = [[candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)] for at in range(5)]
+    near = [candidate(3, "okapi", turn=2, relevance=0)]
+    packed = pack_cold([*offered, near], 1000, Recalling(limit=2), ABOUT)
+    assert sequences(packed.packed) == [2, 102, 3]  # the last one lies beside the first: it needs no source of its own
+    assert {it.reason for it in packed.dropped} == {"2 sources are recalled already"}
+
+
+def test_sources_are_chronological_and_their_messages_in_reading_order() -> None:
+    mixed = [candidate(at, "x", conversation=there) for at in (300, 4, 3, 200) for there in (THERE, HERE)]
+    sources = sources_of(mixed, ABOUT, HERE)
+    assert [it.times[0] for it in sources] == sorted(it.times[0] for it in sources)
+    assert [[it.message.sequence for it in source.messages] for source in sources if source.is_own] == [[3, 4], [200], [300]]
+    assert [source.turns for source in sources if not source.is_own] == [(3, 4), (200, 200), (300, 300)]
+
+
+def test_a_conversation_brings_its_abbreviation_once_and_the_one_that_goes_on_none() -> None:
+    mixed = [candidate(at, "x") for at in (3, 300)]
+    assert [it.abbreviation for it in sources_of(mixed, ABOUT)] == ["About zebras.", ""]
+    assert [it.abbreviation for it in sources_of(mixed, ABOUT, HERE)] == ["", ""]
+
+
+def test_turns_on_different_days_are_two_sources() -> None:
+    first, second = candidate(2), candidate(3)
+    later = replace(second, message=replace(second.message, timestamp=second.message.timestamp + DAY))
+    assert len(sources_of([first, later], ABOUT)) == 2
+    assert len(sources_of([first, second], ABOUT)) == 1
 
 
 @pytest.mark.parametrize(

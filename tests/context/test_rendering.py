@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.context import Candidate, Context, Packed, Tier, cost, units
+from recollect_server.domain.context import About, Candidate, Context, Packed, Tier, cost, units
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.recall_block import recall_block
@@ -81,7 +81,9 @@ def contexts(draw: st.DrawFn) -> Context:
         cold=tier(Tier.COLD, draw(messages()), THERE),
         anchors=[Anchor("name", draw(HOSTILE) or "x", 0.9, 1) for _ in range(draw(st.integers(0, 2)))],
         summary=draw(HOSTILE),
-        names={THERE: draw(HOSTILE)},
+        about={THERE: About(draw(HOSTILE), "web", 1, 2, draw(HOSTILE))},
+        conversation_id=HERE,
+        condensed=draw(st.integers(0, 2)),
     )
 
 
@@ -124,7 +126,9 @@ def test_the_xml_block_is_one_element_that_says_what_was_said(context: Context) 
     ]
     assert [element.text or "" for element in root.findall("conversation/message")] == [shown(m.content) for m in context.own]
     assert [e.text or "" for e in root.findall("anchors/anchor")] == [shown(anchor.value) for anchor in context.anchors]
-    assert len(root.findall("recalled/message")) == len(context.cold.packed)
+    assert [element.text or "" for element in root.findall("recalled/source/message")] == [
+        shown(it.message.content) for source in context.sources for it in source.messages
+    ]
     assert {element.get("role") for element in root.findall(".//message")} <= {"user", "assistant", "tool"}
 
 
@@ -179,16 +183,19 @@ def test_anthropic_messages_begin_with_the_user_and_take_turns(context: Context,
 
 
 @given(context=contexts())
-def test_the_recall_block_has_a_line_for_each_source(context: Context) -> None:
+def test_the_recall_block_has_a_line_for_each_source_and_for_each_message(context: Context) -> None:
     lines = recall_block(context).split("\n") if recall_block(context) else []
     assert len(lines) == len(recall_block(context).splitlines())
     numbered = [line for line in lines if re.match(r"\[\d+\] ", line)]
-    assert len(numbered) == len(context.cold.packed)
-    assert all(f"({THERE}, turn " in line for line in numbered)
-    known = [line for line in lines if line.startswith("- name: ")]
-    waiting = waiting_calls(context.own)
-    assert len(known) == len(context.anchors)
-    assert len(lines) == len(numbered) + len(known) + len(waiting) + bool(numbered) + bool(known) + bool(waiting)
+    assert len(numbered) == len(context.sources)
+    assert all(f"({THERE}), turn" in line for line in numbered)
+    known = [line for line in lines if line.startswith("- ")]
+    calls = waiting_calls(context.own)
+    assert len(known) == len(context.anchors) + len(calls)
+    spoken = [line for line in lines if line.startswith("  ")]
+    assert len(spoken) == len(context.cold.packed) + sum(bool(source.abbreviation) for source in context.sources)
+    headings = bool(numbered) + bool(context.anchors) + bool(calls) + bool(context.summary)
+    assert len(lines) == len(numbered) + len(known) + len(spoken) + headings
 
 
 def test_a_whole_conversation_is_what_the_apis_expect() -> None:

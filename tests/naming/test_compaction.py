@@ -46,6 +46,17 @@ def test_all_but_twenty_of_more_than_forty_messages_become_a_summary_that_names_
     assert transcript(compacting, conversation).read_bytes().count(b'"compression"') == 1
 
 
+def test_how_many_messages_are_condensed_and_kept_are_settings(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(abbreviator="extractive", compaction=True, compaction_messages=6, compaction_keep=2))
+    conversation = service.create().id
+    talk(service, conversation, 4)
+    until(lambda: service.load(conversation).compression_summary)
+    assert [it.content for it in service.load(conversation).messages] == [
+        "Inspect the reactor of plant 3.",
+        "Plant 3 is at 70 degrees.",
+    ]
+
+
 def test_a_recorded_summary_has_500_tokens_at_most_however_much_there_is(service: Service) -> None:
     conversation = service.create().id
     for number in range(21):

@@ -157,6 +157,9 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (api.DeleteRequest(conversation_id=UNKNOWN, anchors=7), "anchors"),  # type: ignore[arg-type]
     (recall_api.SearchRequest(), "query"),
     (recall_api.SearchRequest(query="x", limit=-1), "limit"),
+    (recall_api.SearchRequest(query="x", min_score=-0.1), "min_score"),
+    (recall_api.SearchRequest(query="x", min_score=1.1), "min_score"),
+    (recall_api.SearchRequest(query="x", min_score=float("nan")), "min_score"),
     (recall_api.SearchRequest(query="x", channel="Web"), "channel"),
     (recall_api.SearchRequest(query="x", topics=["A"]), "topics[0]"),
     (recall_api.SearchRequest(query="x", topics=["a"] * 65), "topics"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.domain.packing import Recalling
 from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference import claude, openai_api
@@ -37,6 +38,7 @@ from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.context.building import Choosing, ContextBuilder
+from recollect_server.services.context.own import Window
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
@@ -198,7 +200,7 @@ def start(
         try:
             recovered = recover(folder, clock, progress, compared_at_once)
             writer = TranscriptWriter(sync=settings.durability == "fsync")
-            space = Space(folder, writer, recovered.index, clock)
+            space = Space(folder, writer, recovered.index, clock, settings.context_hot_turns)
             space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
         except OSError as error:
             raise _cannot_use(settings.data_dir, error) from error
@@ -226,7 +228,9 @@ def start(
         space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
-        choosing = Choosing(weights, settings.context_conversation_share)
+        recalling = Recalling(settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share)
+        window = Window(settings.context_hot_turns, settings.context_warm_turns)
+        choosing = Choosing(weights, recalling, settings.excerpt_tokens, window)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space, notes_by_rule=_abbreviator(settings) == "extractive")
         try:
@@ -277,7 +281,7 @@ def start(
             model = notes.model
             tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout), notes.may_redo)]
             if settings.compaction:
-                tasks.append(Compaction(space, model))
+                tasks.append(Compaction(space, model, settings.compaction_messages, settings.compaction_keep))
             sweep_interval = milliseconds(settings.sweep_interval)
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads, slow).stop)

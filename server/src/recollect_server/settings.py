@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -195,13 +195,27 @@ class Settings(BaseSettings):
         False, description="whether a model writes offline notes anew, within half of the day's budget, the oldest first"
     )
     compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
+    compaction_messages: int = Field(
+        40, ge=2, le=100_000, description="messages behind the last summary that a conversation may have before it is condensed"
+    )
+    compaction_keep: int = Field(20, ge=1, le=100_000, description="newest messages that are not condensed then; fewer than those")
+    context_hot_turns: int = Field(5, ge=1, le=50, description="newest turns that a context has, kept in memory")
+    context_warm_turns: int = Field(50, ge=0, le=1000, description="earlier turns that a context looks at; of more some are chosen")
     recency_weight: float = Field(0.5, ge=0, le=1, description="what being recent counts for in a context")
     similarity_weight: float = Field(0.3, ge=0, le=1, description="what being near to the message counts for")
     anchor_weight: float = Field(0.2, ge=0, le=1, description="what counts for a message that an anchor came from")
     recency_decay: float = Field(0.1, ge=0, le=100, description="what was said counts e to minus so much a day")
     context_conversation_share: float = Field(
-        0.5, gt=0, le=1, description="what one other conversation may have of a context's cold tier before all had a turn"
+        0.5, gt=0, le=1, description="what one other conversation may have of what is recalled before all had a turn"
     )
+    relevance_threshold: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="how probably what is stored must answer a message, for anything to be recalled",
+    )
+    recall_limit: int = Field(8, ge=1, le=50, description="conversations, or places in them, that a context recalls at the most")
+    excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer ones are excerpted")
     warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
     models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
         "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
@@ -219,6 +233,13 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+
+    @field_validator("compaction_keep")
+    @classmethod
+    def _keeps_fewer(cls, value: int, info: ValidationInfo) -> int:
+        if (messages := info.data.get("compaction_messages")) is not None and value >= messages:
+            raise ValueError(f"must be less than compaction_messages, which is {messages}")
+        return value
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -37,18 +37,20 @@ class Recall:
         conversation_id: str | None = None,
         topics: Iterable[str] | None = None,
         participants: Iterable[str] | None = None,
+        min_score: float | None = None,
         explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
         """The conversations and the messages that fit a question best. Every filter that is given must match.
 
         The query is data: no character in it is an operator. `topics` and `participants` match any of those given.
+        A score is the probability that the question is answered there or further down; `min_score`, as 0.3, leaves out the rest.
 
         >>> answer = await client.recall.search("when did the disk fill up?", channel="web", limit=5)
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, explain)
+        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, min_score, explain)
         return await self._invoker.run(call, timeout)
 
     async def fetch_context(
@@ -93,18 +95,20 @@ class Recall:
         budget: ContextBudget | int | None = None,
         format: ContextFormat | None = None,  # noqa: A002 - the contract's word
         include_group: bool = False,
+        explain: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
         """What an agent's model should see before it answers `message`: the newest turns, earlier ones, what fits from the past.
 
         A number as `budget` is the total in tokens. `format` says what `rendered` is. `include_group` adds what other members
-        wrote in the conversation's group, marked untrusted.
+        wrote in the conversation's group, marked untrusted. `explain` names in `dropped` what else was near to the message and
+        scored too low to be recalled.
 
         >>> context = await client.recall.build_context(conversation.id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
         >>> messages = json.loads(context.rendered)
         """
         return await self._invoker.run(
-            context_calls.build_context(conversation_id, message, budget, format, include_group), timeout
+            context_calls.build_context(conversation_id, message, budget, format, include_group, explain), timeout
         )
 
     async def list_anchors(

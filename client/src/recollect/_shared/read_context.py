@@ -3,7 +3,7 @@
 from recollect._shared import read_external
 from recollect._shared.read import message, moment
 from recollect._types import context as types
-from recollect._types.recall import DegradedLeg
+from recollect._types.recall import DegradedLeg, TurnRange
 from recollect.errors import InternalError
 from recollect.v1 import anchor_pb2, context_pb2, recall_service_pb2
 
@@ -40,10 +40,13 @@ def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
                 tier=_tier(each.tier),
                 tokens=each.tokens,
                 reason=each.reason,
+                score=each.score,
             )
             for each in it.dropped
         ),
         rendered=it.rendered,
+        sources=tuple(map(_source, it.sources)),
+        condensed_messages=it.condensed_messages,
         rendered_tokens=it.rendered_tokens,
         degraded=tuple(DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
         group=tuple(
@@ -96,6 +99,25 @@ def _packed(it: context_pb2.ContextMessage) -> types.ContextMessage:
         tokens=it.tokens,
         relevance=it.relevance,
         reason=it.reason,
+        is_excerpt=it.is_excerpt,
+        score=it.score,
+    )
+
+
+def _source(it: context_pb2.RecalledSource) -> types.RecalledSource:
+    turns = TurnRange(it.turn_range.first, it.turn_range.last) if it.HasField("turn_range") else None
+    return types.RecalledSource(
+        conversation_id=it.conversation_id,
+        title=it.title,
+        channel=it.channel,
+        start_time=moment(it.start_time),
+        end_time=moment(it.end_time),
+        turn_range=turns,
+        score=it.score,
+        abbreviation=it.abbreviation,
+        sequences=tuple(it.sequences),
+        tokens=it.tokens,
+        is_last_conversation=it.is_last_conversation,
     )
 
 

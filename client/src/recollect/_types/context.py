@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from recollect._types.external import ExternalMessage, Trust
 from recollect._types.message import Message
-from recollect._types.recall import DegradedLeg
+from recollect._types.recall import DegradedLeg, TurnRange
 
 
 class ContextTier(StrEnum):
@@ -17,7 +17,7 @@ class ContextTier(StrEnum):
     WARM = "warm"
     """Earlier turns of this conversation."""
     COLD = "cold"
-    """Other conversations, by relevance."""
+    """Everything else that fits the message, earlier turns of this conversation too."""
 
 
 class ContextFormat(StrEnum):
@@ -96,6 +96,38 @@ class ContextMessage:
     """From 0 to 1."""
     reason: str
     """Why it was chosen."""
+    is_excerpt: bool = False
+    """Whether parts of a long text are left out: `…` stands where they were."""
+    score: float = 0.0
+    """Of a recalled message: the probability that its turn helps to answer the message. 0 for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecalledSource:
+    """Where recalled messages are from: a conversation, or one place of a long one."""
+
+    conversation_id: str
+    """The conversation. It may be the one that goes on."""
+    title: str
+    """Its title, or the beginning of its first message while it has none."""
+    channel: str
+    """Its channel."""
+    start_time: datetime
+    """When the first of the messages was said. Without messages: when the conversation began."""
+    end_time: datetime
+    """When the last of them was said. Without messages: when the conversation was last active."""
+    turn_range: TurnRange | None
+    """The first and the last turn that messages are from. `None` without messages."""
+    score: float
+    """The score of its best message."""
+    abbreviation: str
+    """What the conversation was about, in the first of its sources. Empty if it has none, and of the one that goes on."""
+    sequences: tuple[int, ...]
+    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`."""
+    tokens: int
+    """About what its title, place and abbreviation take."""
+    is_last_conversation: bool
+    """Whether it is the conversation before this one, given with its abbreviation alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +162,8 @@ class DroppedMessage:
     """What it would have taken."""
     reason: str
     """Why."""
+    score: float = 0.0
+    """Of a message that was not recalled: the probability that its turn helps to answer the message. 0 for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +191,7 @@ class BuiltContext:
     warm: tuple[ContextMessage, ...]
     """Earlier turns of this conversation, oldest first."""
     cold: tuple[ContextMessage, ...]
-    """Messages of other conversations, most relevant first."""
+    """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole turns, the most relevant first."""
     anchors: tuple[Anchor, ...]
     """The anchors that hold."""
     compression_summary: str
@@ -172,6 +206,10 @@ class BuiltContext:
     """The parts that could not answer, and why."""
     group: tuple[GroupMessage, ...] = ()
     """With `include_group` what other members wrote in the conversation's group, oldest first."""
+    sources: tuple[RecalledSource, ...] = ()
+    """Where the messages in `cold` are from, the oldest first. Each message stands in one source."""
+    condensed_messages: int = 0
+    """How many earlier messages of this conversation `compression_summary` stands for."""
     rendered_tokens: int = 0
     """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those that these take."""
 

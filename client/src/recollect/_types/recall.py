@@ -86,7 +86,7 @@ class SearchResult:
     date: datetime
     """When its best message was said."""
     score: float
-    """From 0 to 1. Comparable within one answer only."""
+    """The probability that the question is answered in this conversation or further down. Below 0.3 most likely nothing answers."""
     topics: tuple[str, ...]
     """Its topics."""
     abbreviation: str
@@ -116,7 +116,7 @@ class SearchHit:
     date: datetime
     """When it was said."""
     score: float
-    """From 0 to 1. Comparable within one answer only."""
+    """The probability that the question is answered in this message or further down."""
     explanation: tuple[LegScore, ...]
     """What each leg gave, where `explain` was asked for."""
 

@@ -41,6 +41,14 @@ class TurnRange(_Input):
 
 Span = Annotated[DateRange | None, BeforeValidator(_from_text)]
 Limit = Annotated[int, Field(ge=1, le=100, description="How many at the most.")]
+Probability = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="Leave out what scores less; 0.3 leaves out what most likely does not answer. Without it all is shown.",
+    ),
+]
 Channel = Annotated[str | None, Field(description="Only this channel: web, whatsapp, email, discord, cli or another.")]
 
 
@@ -51,6 +59,7 @@ class Search(_Input):
     channel: Channel = None
     date_range: Span = Field(None, description="Only what was said within it.")
     limit: Limit = 10
+    min_score: Probability = 0.0
 
 
 class FetchContext(_Input):
@@ -92,7 +101,7 @@ class Result(_Output):
     turn_range: Turns | None
     matched_turns: list[int] = Field(description="The turns that fit best, best first.")
     date: str
-    score: float = Field(description="From 0 to 1, comparable within this answer only.")
+    score: float = Field(description="The probability that the answer is here or further down the list.")
     topics: list[str]
     abbreviation: str | None = Field(description="Meeting notes of the conversation, where there are any.")
 
@@ -106,7 +115,7 @@ class Hit(_Output):
     sender: str | None
     snippet: str
     date: str
-    score: float
+    score: float = Field(description="The probability that the answer is here or further down the list.")
 
 
 class Degraded(_Output):
@@ -122,6 +131,9 @@ class Found(_Output):
     results: list[Result] = Field(description="The conversations, best first.")
     messages: list[Hit] = Field(description="The messages, best first, whatever their conversation.")
     total_matches: int
+    doubt: str | None = Field(
+        description="Said where probably nothing that was stored answers the question. Null where something may."
+    )
     degraded: list[Degraded]
     continuation: str | None = Field(description="What was left out and how to ask for it. Null if nothing was.")
 

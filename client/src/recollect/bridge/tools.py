@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from recollect import MATCH_END, MATCH_START, AsyncClient, Message
+from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
 from recollect import DateRange as Span
 from recollect._shared.moments import moment
 from recollect._shared.plain import plain, time_text
@@ -13,6 +13,7 @@ from recollect.bridge.bounds import MAX_NOTES, choose, clipped
 
 LAST_TURNS = 10
 _MOST = 100
+_DOUBTFUL = 0.3  # a best score below it: most likely nothing answers
 
 
 class WrongArgument(Exception):
@@ -27,9 +28,14 @@ def resource_of(conversation_id: str, turn: int | str) -> str:
 async def search_conversations(client: AsyncClient, asked: shapes.Search) -> shapes.Found:
     """The conversations and the messages that fit a question best. Raises WrongArgument, RecollectError."""
     span = _span(asked.date_range)
-    answer = await client.recall.search(asked.query, limit=asked.limit, channel=asked.channel, date_range=span)
+    least = asked.min_score
+    answer = await client.recall.search(
+        asked.query, limit=asked.limit, channel=asked.channel, date_range=span, min_score=least or None
+    )
+    doubt = _doubt(answer, least)
     continuation = None
-    if answer.total_matches > len(answer.results) and asked.limit < _MOST:
+    cut = not least or len(answer.results) == asked.limit  # by the limit, not by the scores
+    if answer.total_matches > len(answer.results) and cut and asked.limit < _MOST:
         continuation = (
             f"{len(answer.results)} of {answer.total_matches} conversations that match at all are here, the best ones."
             f' Ask again with a larger limit, at most {_MOST}, or with "dateRange" or "channel" to see others.'
@@ -63,9 +69,21 @@ async def search_conversations(client: AsyncClient, asked: shapes.Search) -> sha
             for it in answer.hits
         ],
         total_matches=answer.total_matches,
+        doubt=doubt,
         degraded=[shapes.Degraded(leg=it.leg, reason=it.reason) for it in answer.degraded],
         continuation=continuation,
     )
+
+
+def _doubt(answer: SearchAnswer, least: float) -> str | None:
+    """Return a sentence where probably nothing that is stored answers the question."""
+    scores = [found[0].score for found in (answer.results, answer.hits) if found]
+    if scores and max(scores) >= _DOUBTFUL:
+        return None
+    reason = f"the best score is {max(scores):.2f} of 1" if scores else "nothing was found"
+    if not scores and answer.total_matches:
+        reason = f"nothing scores {least:.2f} or more"
+    return f"Probably nothing that is stored answers this: {reason}. Ask with other words, or tell the user that it was not said."
 
 
 async def fetch_context(client: AsyncClient, asked: shapes.FetchContext) -> shapes.Fetched:

@@ -19,6 +19,12 @@ from recollect.cli.printing import clean, console, json_line, local, marked, one
 @click.option("--participant", "participants", multiple=True, metavar="NAME", help="Only with this participant; may be repeated.")
 @with_span
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Only what scores at least this. A score is the probability that the answer stands there or further down.",
+)
 @click.option("--explain", is_flag=True, help="What each part of the search gave.")
 @with_shell
 def search(
@@ -32,6 +38,7 @@ def search(
     since: datetime | None,
     until: datetime | None,
     limit: int,
+    min_score: float | None,
     explain: bool,
 ) -> None:
     """Find the conversations that answer a question best.
@@ -47,6 +54,7 @@ def search(
         conversation_id=conversation,
         topics=topics,
         participants=participants,
+        min_score=min_score,
         explain=explain,
     )
     for leg in answer.degraded:

@@ -3,12 +3,15 @@
 isort:skip_file
 The context that BuildContext packs for an agent's model."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from recollect.v1 import external_communication_pb2 as _external_communication_pb2
 from recollect.v1 import message_pb2 as _message_pb2
+from recollect.v1 import recall_pb2 as _recall_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -38,7 +41,9 @@ class _ContextTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextTi
     another within `warm_for`; then it counts as recent.
     """
     CONTEXT_TIER_COLD: _ContextTier.ValueType  # 3
-    """Everything else, by relevance."""
+    """Everything else that fits the message, whatever its conversation: earlier turns of this one too, those that a summary stands for
+    included. Of a conversation: none of the above.
+    """
 
 class ContextTier(_ContextTier, metaclass=_ContextTierEnumTypeWrapper):
     """Where a piece of context comes from."""
@@ -55,7 +60,9 @@ from, and the last ones. Of a conversation: it was hot before, or fetched, found
 another within `warm_for`; then it counts as recent.
 """
 CONTEXT_TIER_COLD: ContextTier.ValueType  # 3
-"""Everything else, by relevance."""
+"""Everything else that fits the message, whatever its conversation: earlier turns of this one too, those that a summary stands for
+included. Of a conversation: none of the above.
+"""
 Global___ContextTier: _TypeAlias = ContextTier  # noqa: Y015
 
 class _ContextFormat:
@@ -168,6 +175,8 @@ class ContextMessage(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     RELEVANCE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    IS_EXCERPT_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it is from."""
     tokens: _builtins.int
@@ -178,6 +187,10 @@ class ContextMessage(_message.Message):
     """
     reason: _builtins.str
     """Why it was chosen, in a few words."""
+    is_excerpt: _builtins.bool
+    """True if parts of a long text are left out: `…` stands where they were (setting `excerpt_tokens`). FetchContext answers the whole."""
+    score: _builtins.float
+    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message, as in SearchHit. 0 for others."""
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
@@ -190,14 +203,92 @@ class ContextMessage(_message.Message):
         tokens: _builtins.int = ...,
         relevance: _builtins.float = ...,
         reason: _builtins.str = ...,
+        is_excerpt: _builtins.bool = ...,
+        score: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "message", b"message", "reason", b"reason", "relevance", b"relevance", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "is_excerpt", b"is_excerpt", "message", b"message", "reason", b"reason", "relevance", b"relevance", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContextMessage: _TypeAlias = ContextMessage  # noqa: Y015
+
+@_typing.final
+class RecalledSource(_message.Message):
+    """Where recalled messages are from: a conversation, or one place of a long one. Turns of a conversation that lie far apart, or on
+    different days, are several sources.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    TURN_RANGE_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    ABBREVIATION_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    IS_LAST_CONVERSATION_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation. It may be the one that goes on."""
+    title: _builtins.str
+    """Its title, or the beginning of its first message while it has none."""
+    channel: _builtins.str
+    """Its channel."""
+    score: _builtins.float
+    """The score of its best message. 0 of a source without messages."""
+    abbreviation: _builtins.str
+    """What the conversation was about, cut where it is long. Stands in the first of the sources of a conversation. Unset where the
+    conversation has none, and of the one that goes on.
+    """
+    tokens: _builtins.int
+    """About the tokens that the source takes beside its messages, for its title, place and abbreviation."""
+    is_last_conversation: _builtins.bool
+    """True of the conversation before this one, of which a conversation in its first turns has the abbreviation alone, whatever the
+    message is.
+    """
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of the messages was said. Of a source without messages: when the conversation began."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When the last of them was said. Of a source without messages: when the conversation was last active."""
+
+    @_builtins.property
+    def turn_range(self) -> _recall_pb2.TurnRange:
+        """The first and the last turn that messages are from; turns between them may be left out. Unset of a source without messages."""
+
+    @_builtins.property
+    def sequences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The `sequence` of each of its messages, in reading order. The messages themselves stand in `cold`."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        title: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        turn_range: _recall_pb2.TurnRange | None = ...,
+        score: _builtins.float = ...,
+        abbreviation: _builtins.str = ...,
+        sequences: _abc.Iterable[_builtins.int] | None = ...,
+        tokens: _builtins.int = ...,
+        is_last_conversation: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time", "turn_range", b"turn_range"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "end_time", b"end_time", "is_last_conversation", b"is_last_conversation", "score", b"score", "sequences", b"sequences", "start_time", b"start_time", "title", b"title", "tokens", b"tokens", "turn_range", b"turn_range"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecalledSource: _TypeAlias = RecalledSource  # noqa: Y015
 
 @_typing.final
 class GroupMessage(_message.Message):
@@ -294,6 +385,7 @@ class DroppedMessage(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it is from."""
     sequence: _builtins.int
@@ -304,6 +396,8 @@ class DroppedMessage(_message.Message):
     """What it would have taken."""
     reason: _builtins.str
     """Why, in a few words."""
+    score: _builtins.float
+    """Of a message that was not recalled: the probability that its turn helps to answer the message. 0 for others."""
     def __init__(
         self,
         *,
@@ -312,10 +406,11 @@ class DroppedMessage(_message.Message):
         tier: Global___ContextTier.ValueType = ...,
         tokens: _builtins.int = ...,
         reason: _builtins.str = ...,
+        score: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "reason", b"reason", "sequence", b"sequence", "tier", b"tier", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "reason", b"reason", "score", b"score", "sequence", b"sequence", "tier", b"tier", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

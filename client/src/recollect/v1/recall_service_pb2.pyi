@@ -62,6 +62,7 @@ class SearchRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    MIN_SCORE_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Words beyond the 128 rarest are left out;
     a query of nothing but stop words searches for those.
@@ -74,6 +75,8 @@ class SearchRequest(_message.Message):
     """Only this conversation. One that is not there has no results."""
     explain: _builtins.bool
     """Answers what each leg gave to each result."""
+    min_score: _builtins.float
+    """Only results and hits whose `score` is at least this. From 0 to 1; unset means all. `total_matches` counts the others too."""
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:
         """Only messages said within it."""
@@ -100,12 +103,15 @@ class SearchRequest(_message.Message):
         topics: _abc.Iterable[_builtins.str] | None = ...,
         participants: _abc.Iterable[_builtins.str] | None = ...,
         explain: _builtins.bool = ...,
+        min_score: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["date_range", b"date_range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "date_range", b"date_range", "min_score", b"min_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "participants", b"participants", "query", b"query", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "participants", b"participants", "query", b"query", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
+    _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
 
 Global___SearchRequest: _TypeAlias = SearchRequest  # noqa: Y015
 
@@ -330,6 +336,7 @@ class BuildContextRequest(_message.Message):
     BUDGET_FIELD_NUMBER: _builtins.int
     FORMAT_FIELD_NUMBER: _builtins.int
     INCLUDE_GROUP_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that goes on. `conv-` and a ULID. Required."""
     message: _builtins.str
@@ -338,6 +345,8 @@ class BuildContextRequest(_message.Message):
     """The form of `rendered`."""
     include_group: _builtins.bool
     """What other members wrote in the conversation's group too: on WhatsApp in its `group_id`, on Discord in its channel or thread."""
+    explain: _builtins.bool
+    """Names in `dropped` what else was near to the message too: what scored below the threshold, the best first, at most 10."""
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """How many tokens each tier may have."""
@@ -350,10 +359,11 @@ class BuildContextRequest(_message.Message):
         budget: _context_pb2.ContextBudget | None = ...,
         format: _context_pb2.ContextFormat.ValueType = ...,
         include_group: _builtins.bool = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "format", b"format", "include_group", b"include_group", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -376,7 +386,9 @@ class BuildContextResponse(_message.Message):
     DEGRADED_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
     RENDERED_TOKENS_FIELD_NUMBER: _builtins.int
+    CONDENSED_MESSAGES_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """What stands for compressed turns, cut where the budget is smaller. Unset if nothing was compressed."""
     rendered: _builtins.str
@@ -391,6 +403,8 @@ class BuildContextResponse(_message.Message):
     budget, with everything that is in `rendered`; only a message to be answered that is longer than a quarter of it may make the
     text longer, by what it has more.
     """
+    condensed_messages: _builtins.int
+    """How many earlier messages of this conversation `compression_summary` stands for. Some of them may be recalled."""
     @_builtins.property
     def hot(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
         """The last turns, oldest first. All of them are newer than those in `warm`: both together are one run of the conversation. The
@@ -406,7 +420,10 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def cold(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
-        """Messages of other conversations, most relevant first."""
+        """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole turns, the most relevant turn first.
+        Messages of this conversation may be among them, those that its summary stands for too. Nothing is recalled unless the best turn scores
+        as high as the setting `relevance_threshold` asks; then turns down to half of that are, from at most `recall_limit` sources.
+        """
 
     @_builtins.property
     def anchors(self) -> _containers.RepeatedCompositeFieldContainer[_anchor_pb2.Anchor]:
@@ -433,6 +450,10 @@ class BuildContextResponse(_message.Message):
         `group` that is marked untrusted, or lines under a heading that says so.
         """
 
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.RecalledSource]:
+        """Where the messages in `cold` are from, the oldest first. Each message stands in one source."""
+
     def __init__(
         self,
         *,
@@ -447,11 +468,13 @@ class BuildContextResponse(_message.Message):
         degraded: _abc.Iterable[_recall_pb2.DegradedLeg] | None = ...,
         group: _abc.Iterable[_context_pb2.GroupMessage] | None = ...,
         has_more: _builtins.bool = ...,
+        sources: _abc.Iterable[_context_pb2.RecalledSource] | None = ...,
         rendered_tokens: _builtins.int = ...,
+        condensed_messages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

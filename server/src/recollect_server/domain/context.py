@@ -1,6 +1,7 @@
 """A context: what an agent's model sees before it answers, and how it was chosen."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -8,6 +9,7 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
+from recollect_server.domain.time import DAY
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
 MAX_DROPPED = 100
@@ -62,6 +64,8 @@ class Candidate:
     reason: str
     is_excerpt: bool = False
     """Whether parts of its texts are left out."""
+    score: float = 0.0
+    """Of a recalled message: the probability that its turn helps to answer the message."""
     charge: int = 0
     """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
@@ -85,6 +89,89 @@ class Dropped:
     tier: Tier
     tokens: int
     reason: str
+    score: float = 0.0
+    """Of a message that was not recalled: as in Candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a context says of a conversation that messages are recalled from."""
+
+    title: str
+    channel: str
+    begin: int
+    """When it began, in milliseconds."""
+    end: int
+    """When it was last active."""
+    abbreviation: str = ""
+    """What it was about, cut where it is long; empty of the conversation that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where recalled messages are from: a conversation, or one place of a long one."""
+
+    conversation_id: str
+    about: About
+    messages: tuple[Candidate, ...]
+    """In reading order. None: the abbreviation of the conversation before this one stands alone."""
+    abbreviation: str = ""
+    """Stands in the first source of a conversation."""
+    is_own: bool = False
+    """Whether it is a place of the conversation that goes on."""
+
+    @property
+    def turns(self) -> tuple[int, int] | None:
+        """The first and the last turn that messages are from."""
+        numbers = [it.message.turn_number for it in self.messages]
+        return (numbers[0], numbers[-1]) if numbers else None
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """When the first and the last of the messages were said; without messages when the conversation began and ended."""
+        times = [it.message.timestamp for it in self.messages] or [self.about.begin, self.about.end]
+        return min(times), max(times)
+
+    @property
+    def score(self) -> float:
+        """The score of the best message."""
+        return max((it.score for it in self.messages), default=0.0)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it takes beside its messages: title, place and abbreviation."""
+        title = 0 if self.is_own else estimate_tokens(self.about.title)
+        return _SOURCE_FRAME + title + (estimate_tokens(self.abbreviation) + _SUMMARY_FRAME if self.abbreviation else 0)
+
+
+_SOURCE_FRAME, _SUMMARY_FRAME = 30, 10  # tokens of an id, a date and turns, and of what surrounds an abbreviation
+_FAR_TURNS = 20  # between two turns of one source, at the most
+_FAR_TIME = DAY // 2  # likewise, in milliseconds
+
+
+def sources_of(candidates: Iterable[Candidate], about: Mapping[str, About], own: str = "") -> list[Source]:
+    """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two sources.
+
+    `own` is the conversation that goes on.
+    """
+    by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_conversation[candidate.conversation_id].append(candidate)
+    sources: list[Source] = []
+    for conversation_id, messages in by_conversation.items():
+        places: list[list[Candidate]] = []
+        for it in in_order(messages):
+            last = places[-1][-1].message if places else None
+            turns_apart = it.message.turn_number - last.turn_number if last else 0
+            if last is None or turns_apart > _FAR_TURNS or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME):
+                places.append([])
+            places[-1].append(it)
+        for at, place in enumerate(places):
+            known = about[conversation_id]
+            is_own = conversation_id == own
+            text = "" if at or is_own else known.abbreviation
+            sources.append(Source(conversation_id, known, tuple(place), text, is_own))
+    return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +185,7 @@ class Packed:
     considered: int = 0
     note: str = ""
     reserved: int = 0
-    """Tokens of the budget that something else took: the summary of what was compressed."""
+    """Tokens of the budget that something else took: the summary of what was compressed, or what is said of the sources."""
 
     @property
     def used(self) -> int:
@@ -120,19 +207,31 @@ class Context:
     cold: Packed
     anchors: list[Anchor] = field(default_factory=list)
     summary: str = ""
-    names: dict[str, str] = field(default_factory=dict)
-    """What the conversations of the cold tier are called, by id."""
+    about: dict[str, About] = field(default_factory=dict)
+    """What is said of the conversations of the cold tier, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
     has_more: bool = False
     """Whether messages were left out only because the answer would be too large."""
     group: "list[GroupMessage]" = field(default_factory=list)
     """What other members of the group wrote, oldest first."""
+    conversation_id: str = ""
+    """The conversation that goes on."""
+    last: Source | None = None
+    """The conversation before this one, where this one is in its first turns: its abbreviation alone."""
+    condensed: int = 0
+    """How many earlier messages the summary stands for."""
     begins: int = 1
     """The first turn of this conversation that no summary stands for."""
     rendered: str = ""
     """The text in the form asked for."""
     rendered_tokens: int = 0
     """The tokens that the text takes; of parts, those that these are charged."""
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where the messages of the cold tier are from, the oldest first."""
+        last = [self.last] if self.last else []
+        return sorted([*last, *sources_of(self.cold.packed, self.about, self.conversation_id)], key=lambda it: it.times)
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:

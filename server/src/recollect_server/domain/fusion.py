@@ -28,15 +28,23 @@ _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
 _SEEDS = 5  # conversations whose topic others are compared with
-_SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
-_FIRST_LINE = 2  # of a transcript's messages
+SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
+FIRST_LINE = 2
+"""The line of a transcript's first message."""
 
 
-def fuse(question: Question, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
-    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it is behind."""
+Sections = tuple[MessageLegs, ConversationLegs]
+"""The legs of messages by the sections of long conversations, which stand for the conversations."""
+
+
+def fuse(question: Question, messages: MessageLegs, conversations: ConversationLegs, sections: Sections | None = None) -> Fused:
+    """Scores every candidate: the best has 1, any other e to the power of a quarter of how far it is behind.
+
+    Messages are judged beside those of their section where `sections` are given.
+    """
     gates = gates_of(question, messages, conversations)
     dates = dates_of(question, messages)
-    of_messages = weighted(message_features(messages, conversations, dates), MESSAGE_WEIGHTS, gates)
+    of_messages = weighted(message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates)
     of_conversations = weighted(conversation_features(messages, conversations, dates, of_messages), CONVERSATION_WEIGHTS, gates)
     return Fused(_odds(of_messages), _odds(of_conversations))
 
@@ -85,8 +93,8 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "short": np.minimum(length, 0),
         "answers": np.nan_to_num(legs.asked),  # the message before it asks something
         "agent": (legs.role == ASSISTANT).astype(float),
-        "first": (legs.sequence <= _FIRST_LINE).astype(float),
-        "place": np.log1p(np.maximum(legs.sequence - _FIRST_LINE, 0)),
+        "first": (legs.sequence <= FIRST_LINE).astype(float),
+        "place": np.log1p(np.maximum(legs.sequence - FIRST_LINE, 0)),
         "newer": _newness(above.begin)[of],
         "date": dates,
     }
@@ -188,4 +196,4 @@ def weighted(features: dict[str, Array], weights: dict[str, dict[str, float]], g
 
 
 def _odds(scores: Array) -> Array:
-    return np.exp((scores - scores.max(initial=-np.inf)) / _SOFTNESS) if len(scores) else scores
+    return np.exp((scores - scores.max(initial=-np.inf)) / SOFTNESS) if len(scores) else scores

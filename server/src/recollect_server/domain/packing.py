@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.context import Candidate, Dropped, Packed, Tier, Unit, cost, in_order, units
+from recollect_server.domain.context import About, Candidate, Dropped, Packed, Tier, Unit, cost, in_order, sources_of, units
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.shortening import shorten_turn
@@ -17,6 +17,8 @@ from recollect_server.domain.shortening import shorten_turn
 HOT_TURNS = 5
 """Turns that may be hot, unless a setting says otherwise."""
 _PARTS = Form()
+_CUT = 0.75
+"""The share of what the warm tier lends that a turn has which is too long even for all of it, and what older turns do not need."""
 _WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
@@ -64,7 +66,8 @@ def pack_hot(
             packed += [it for unit in turn for it in unit]
             used += size
         elif not packed:
-            kept, gone = shorten_turn(turn, budget, form.own)
+            others = sum(it.tokens for other in newest[1:] for it in turns[other])
+            kept, gone = shorten_turn(turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own)
             if not kept:
                 kept, gone = shorten_turn(turn, room, form.own)
             packed += kept
@@ -163,27 +166,69 @@ class _Shelf:
         return [_dropped(Tier.WARM, it, _too_long(it, left)) for it in in_order([*others, *self._cut])]
 
 
-def pack_cold(candidates: Sequence[Candidate], budget: int, share: float) -> Packed:
-    """The most relevant messages of other conversations; of each at most a share of the budget, until all had a turn."""
-    packed: list[Candidate] = []
-    waiting: list[Candidate] = []
+Turn = list[Candidate]
+"""Messages of one turn, in reading order."""
+_FOLLOWING = 0.5
+"""Share of the threshold that turns behind the best one must reach: where something fits, the answer may stand further down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalling:
+    """What may be recalled."""
+
+    threshold: float = 0.3
+    """The score that the best turn must reach; others follow down to half of it."""
+    limit: int = 8
+    """Sources, at the most."""
+    share: float = 0.5
+    """What one other conversation may have of the budget until all had a turn."""
+
+    def least(self, best: float) -> float:
+        """Return the score that a turn must reach beside the best one."""
+        return self.threshold if best < self.threshold else _FOLLOWING * self.threshold
+
+
+def pack_cold(
+    turns: Sequence[Turn], budget: int, rules: Recalling, about: Mapping[str, About], own: str = "", form: Form = _PARTS
+) -> Packed:
+    """Pack the most relevant turns, each whole, from few sources; what is said of each source is charged too.
+
+    Of each other conversation at most a share of the budget is packed, until all had a turn. A turn that does not fit is left out;
+    a shorter one behind it may still fit. `own` is the conversation that goes on.
+    """
+    packed: list[Turn] = []
+    waiting: list[Turn] = []
     dropped: list[Dropped] = []
     spent: defaultdict[str, int] = defaultdict(int)
-    left = budget
-    ranked = sorted(candidates, key=lambda it: (-it.relevance, it.conversation_id, it.message.sequence))
+    used = 0
+    ranked = sorted(turns, key=_rank)
     for again in (False, True):
-        for candidate in waiting if again else ranked:
-            tokens = candidate.tokens
-            if not again and spent[candidate.conversation_id] and spent[candidate.conversation_id] + tokens > share * budget:
-                waiting.append(candidate)
-            elif tokens <= left:
-                packed.append(candidate)
-                spent[candidate.conversation_id] += tokens
-                left -= tokens
+        for turn in waiting if again else ranked:
+            name, tokens = turn[0].conversation_id, cost(turn)
+            sources = sources_of([it for whole in (*packed, turn) for it in whole], about, own)
+            frames = sum(map(form.source, sources))
+            if not again and name != own and spent[name] and spent[name] + tokens > rules.share * budget:
+                waiting.append(turn)
+            elif len(sources) > rules.limit:
+                dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
+            elif used + tokens + frames > budget:
+                dropped += _left_out(turn, f"{tokens} tokens and {max(0, budget - used - frames)} were left")
             else:
-                dropped.append(_dropped(Tier.COLD, candidate, _too_long(candidate, left)))
-    packed.sort(key=lambda it: (-it.relevance, it.conversation_id, it.message.sequence))
-    return Packed(Tier.COLD, budget, packed, dropped, len(candidates))
+                packed.append(turn)
+                spent[name] += tokens
+                used += tokens
+    messages = [it for turn in sorted(packed, key=_rank) for it in turn]
+    reserved = sum(map(form.source, sources_of(messages, about, own)))
+    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=reserved)
+
+
+def _rank(turn: Turn) -> tuple[float, float, str, int]:
+    """Return the sort key of a turn: the most relevant first."""
+    return -max(it.relevance for it in turn), -turn[0].score, turn[0].conversation_id, turn[0].message.sequence
+
+
+def _left_out(turn: Turn, reason: str) -> list[Dropped]:
+    return [Dropped(it.conversation_id, it.message.sequence, Tier.COLD, it.tokens, reason, it.score) for it in turn]
 
 
 def _by_turn(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:

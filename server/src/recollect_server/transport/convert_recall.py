@@ -6,7 +6,7 @@ from recollect.v1 import anchor_pb2, context_pb2, recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Packed
+from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Packed, Source
 from recollect_server.services.recall.recall import Answer, Hit, LegScore, Result
 from recollect_server.storage.index.tier_log import Transition
 from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, timestamp
@@ -99,7 +99,10 @@ def context_to(context: Context) -> api.BuildContextResponse:
                 tier=context_pb2.ContextTier.ValueType(it.tier),
                 tokens=it.tokens,
                 reason=it.reason,
+                score=it.score,
             )
+    answer.sources.extend(map(_source_to, context.sources))
+    answer.condensed_messages = context.condensed
     for said in context.group:
         answer.group.add(
             communication_id=said.communication.id,
@@ -142,3 +145,23 @@ def _fill(value: context_pb2.ContextMessage, candidate: Candidate) -> None:
     value.tokens = candidate.tokens
     value.relevance = candidate.relevance
     value.reason = candidate.reason
+    value.is_excerpt = candidate.is_excerpt
+    value.score = candidate.score
+
+
+def _source_to(source: Source) -> context_pb2.RecalledSource:
+    start, end = source.times
+    turns = source.turns
+    return context_pb2.RecalledSource(
+        conversation_id=source.conversation_id,
+        title=source.about.title,
+        channel=source.about.channel,
+        start_time=timestamp(start),
+        end_time=timestamp(end),
+        turn_range=recall_pb2.TurnRange(first=turns[0], last=turns[1]) if turns else None,
+        score=source.score,
+        abbreviation=source.abbreviation,
+        sequences=[it.message.sequence for it in source.messages],
+        tokens=source.tokens,
+        is_last_conversation=not source.messages,
+    )

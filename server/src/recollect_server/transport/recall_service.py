@@ -58,6 +58,7 @@ class RecallHandlers:
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.topics("topics", request.topics, most=MAX_FILTER)
         checks.names("participants", request.participants)
+        checks.share("min_score", request.min_score)
         checks.done()
         scope = Scope(
             Filter(
@@ -70,7 +71,9 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        answer = self._recall.search(request.query, scope, limit, explain=request.explain, deadline=deadline)
+        answer = self._recall.search(
+            request.query, scope, limit, least=request.min_score, explain=request.explain, deadline=deadline
+        )
         return self._answers.cut(answer_to(answer))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
@@ -139,7 +142,15 @@ class RecallHandlers:
         budget = Budget(request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total)
         form, group = FORMS[request.format], request.include_group
         with self._answers.room(context) as keep:
-            built = self._builder.build(request.conversation_id, request.message, budget, deadline, form=form, include_group=group)
+            built = self._builder.build(
+                request.conversation_id,
+                request.message,
+                budget,
+                deadline,
+                form=form,
+                include_group=group,
+                explain=request.explain,
+            )
             return keep(context_to(built))
 
     def ListTierTransitions(

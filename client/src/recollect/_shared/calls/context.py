@@ -30,6 +30,7 @@ def build_context(
     budget: ContextBudget | int | None,
     form: ContextFormat | None,
     include_group: bool,
+    explain: bool,
 ) -> Call[pb.BuildContextRequest, pb.BuildContextResponse, BuiltContext]:
     """BuildContext."""
     if form is not None and form not in _FORMATS:
@@ -41,6 +42,7 @@ def build_context(
         budget=_budget(ContextBudget(total=budget) if isinstance(budget, int) else budget),
         format=None if form is None else _FORMATS[form],
         include_group=include_group,
+        explain=explain,
     )
     return Call(_BUILD_CONTEXT, request, read.built)
 

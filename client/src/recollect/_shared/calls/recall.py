@@ -29,6 +29,7 @@ def search(
     conversation_id: str | None,
     topics: Iterable[str] | None,
     participants: Iterable[str] | None,
+    min_score: float | None,
     explain: bool,
 ) -> Call[pb.SearchRequest, pb.SearchResponse, SearchAnswer]:
     """Search."""
@@ -41,6 +42,7 @@ def search(
         conversation_id=conversation_id,
         topics=topics,
         participants=participants,
+        min_score=min_score,
         explain=explain,
     )
     return Call(_SEARCH, request, read.search_answer)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_tokens
-from recollect_server.domain.context import Context, GroupMessage
+from recollect_server.domain.context import Context, GroupMessage, Source
 from recollect_server.domain.message import Attachment, Message
 from recollect_server.domain.text import one_line
 
@@ -66,6 +66,14 @@ class Form:
     def summary(self, text: str) -> int:
         """Return the tokens that a summary takes, or a part of it."""
         return estimate_tokens(text)
+
+    def recalled(self, message: Message) -> int:
+        """Return the tokens that a recalled message takes."""
+        return self.own(message)
+
+    def source(self, source: Source) -> int:
+        """Return the tokens that a source takes beside its messages."""
+        return source.tokens
 
     def group_message(self, it: GroupMessage) -> int:
         """Return the tokens that a message of another member of the group takes."""

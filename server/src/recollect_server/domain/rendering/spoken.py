@@ -9,6 +9,7 @@ from recollect_server.domain.context import pair_results
 from recollect_server.domain.message import Message, Role, ToolCall
 from recollect_server.domain.rendering.form import attachment_line
 from recollect_server.domain.text import one_line, quoted
+from recollect_server.domain.time import to_text
 
 _ROLES = frozenset(["agent", "ai", "assistant", "bot", "developer", "function", "human", "model", "system", "tool", "user", "you"])
 """Words that a model may read as the name of a role."""
@@ -77,6 +78,22 @@ def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
         text = said_by(message) if several else text_of(message)
         if text or calls:
             yield Step(message.role, text, tuple(calls))
+
+
+def days_text(times: tuple[int, int]) -> str:
+    """Return the day, or the first and the last day, of two times."""
+    first, last = (to_text(time)[:10] for time in times)
+    return first if first == last else f"{first} to {last}"
+
+
+def turns_text(turns: tuple[int, int]) -> str:
+    """Return the first and the last turn of a range."""
+    return f"{turns[0]}-{turns[1]}" if turns[0] != turns[1] else str(turns[0])
+
+
+def condensed_text(count: int) -> str:
+    """Return that a summary stands for so many messages; empty where the number is not known."""
+    return f"{count} earlier message{'s' if count != 1 else ''} condensed" if count else ""
 
 
 def several_speak(messages: Sequence[Message]) -> bool:

@@ -2,14 +2,23 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from xml.sax.saxutils import escape, quoteattr
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.context import Candidate, Context, GroupMessage, pair_results
+from recollect_server.domain.context import Context, GroupMessage, Source, pair_results
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form, tokens_of
-from recollect_server.domain.rendering.spoken import NO_RESULT, NO_RESULT_YET, several_speak, waiting_calls
+from recollect_server.domain.rendering.spoken import (
+    NO_RESULT,
+    NO_RESULT_YET,
+    condensed_text,
+    days_text,
+    several_speak,
+    turns_text,
+    waiting_calls,
+)
 from recollect_server.domain.text import one_line
 from recollect_server.domain.time import to_text
 
@@ -56,7 +65,15 @@ class XmlForm(Form):
 
     def summary(self, text: str) -> int:
         """Return the tokens of the element of a summary."""
-        return self._tokens(_summary(text)) if text else 0
+        return self._tokens(_summary(text, 1_000_000)) if text else 0
+
+    def recalled(self, message: Message) -> int:
+        """Return the tokens of the element of a recalled message."""
+        return self._tokens(_recalled(message))
+
+    def source(self, source: Source) -> int:
+        """Return the tokens of the element of a source, without its messages."""
+        return self._tokens(_source(replace(source, messages=()), source))
 
     def group_message(self, it: GroupMessage) -> int:
         """Return the tokens of the element of a message of the group."""
@@ -86,8 +103,8 @@ def text(value: str) -> str:
 def _about(context: Context) -> list[str]:
     return [
         _element("anchors", [_anchor(anchor) for anchor in context.anchors]),
-        _summary(context.summary),
-        _element("recalled", [_recalled(context, candidate) for candidate in context.cold.packed]),
+        _summary(context.summary, context.condensed),
+        _element("recalled", [_source(source) for source in context.sources]),
         _element("group", [_group_message(it) for it in context.group], trust="none", note=_UNTRUSTED),
     ]
 
@@ -102,8 +119,8 @@ def _attributes(**values: str | int | float) -> str:
     return "".join(f" {name}={quoteattr(value)}" for name, value in written)
 
 
-def _summary(summary: str) -> str:
-    return f"<summary>{text(summary)}</summary>" if summary else ""
+def _summary(summary: str, condensed: int) -> str:
+    return f"<summary{_attributes(note=condensed_text(condensed))}>{text(summary)}</summary>" if summary else ""
 
 
 def _anchor(anchor: Anchor) -> str:
@@ -118,9 +135,28 @@ def _group_message(it: GroupMessage) -> str:
     return f"<written{attributes}>{''.join(parts)}</written>"
 
 
-def _recalled(context: Context, candidate: Candidate) -> str:
-    name = context.names.get(candidate.conversation_id, "")
-    return _message(candidate.message, conversation=candidate.conversation_id, title=name)
+def _source(source: Source, place: Source | None = None) -> str:
+    """One source: its title, date and place once, then its messages, each with its turn.
+
+    `place` has the messages that date and turns are of, where the source itself is given without them.
+    """
+    turns = (place or source).turns
+    parts = [f"<session_summary>{text(source.abbreviation)}</session_summary>"] if source.abbreviation else []
+    parts += [_recalled(it.message) for it in source.messages]
+    return _element(
+        "source",
+        parts or [" "],
+        place="earlier in this conversation" if source.is_own else "" if turns else "the conversation before this one",
+        conversation="" if source.is_own else source.conversation_id,
+        title="" if source.is_own else source.about.title,
+        date=days_text((place or source).times),
+        turns=turns_text(turns) if turns else "",
+    )
+
+
+def _recalled(message: Message) -> str:
+    attributes = _attributes(turn=message.turn_number, role=message.role.value, sender=message.sender)
+    return f"<message{attributes}>{_inside(message)}</message>"
 
 
 def _message(message: Message, **more: str) -> str:
@@ -132,10 +168,14 @@ def _message(message: Message, **more: str) -> str:
         time=to_text(message.timestamp),
         call=message.tool_call_id if message.role is Role.TOOL else "",
     )
+    return f"<message{attributes}>{_inside(message)}</message>"
+
+
+def _inside(message: Message) -> str:
     parts = [text(message.content)] if message.content else []
     parts += [f"<call{_attributes(id=call.id, name=call.name)}>{text(call.arguments)}</call>" for call in message.tool_calls]
     parts += [f"<attachment{_attributes(type=file.media_type, uri=file.uri)}/>" for file in message.attachments]
-    return f"<message{attributes}>{''.join(parts)}</message>"
+    return "".join(parts)
 
 
 def _conversation(context: Context) -> Iterator[str]:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens, message_bytes
-from recollect_server.domain.context import Budget, Context, Dropped, GroupMessage, Packed, Tier, Unit, cost
+from recollect_server.domain.context import Budget, Candidate, Context, Dropped, GroupMessage, Packed, Source, Tier, Unit, cost
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.packing import pack_cold, pack_hot, pack_warm
-from recollect_server.domain.relevance import Weights, overlap, words_of
+from recollect_server.domain.packing import Recalling, pack_cold, pack_hot, pack_warm
+from recollect_server.domain.relevance import Weights, words_of
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
-from recollect_server.services.context import others, own
+from recollect_server.services.context import own, past
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.head import Head
@@ -30,15 +30,19 @@ _GROUP_TOKENS, _GROUP_SHARE = 900, 5  # of all of them, as for anchors
 _ANSWER_SHARE = 4
 """By what the total is divided for the message to be answered. A longer one does not take the room of everything else."""
 _GROUP_TEXT = 1000  # characters of one of them
+_LENT = 2
+"""By what the warm turns' tokens are divided that recalled turns may take where they need more than the cold tier's budget."""
 _ASKED = 4000  # characters of a message that words are taken from
 
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How messages are weighed, what one other conversation may have of the cold tier, and how many turns are looked at."""
+    """How messages are weighed, what may be recalled, and how many turns are looked at."""
 
     weights: Weights
-    conversation_share: float
+    recalling: Recalling
+    excerpt_tokens: int
+    """Tokens of a recalled message, at the most."""
     window: own.Window = field(default_factory=own.Window)
 
 
@@ -73,13 +77,16 @@ class ContextBuilder:
         *,
         form: Form | None = None,
         include_group: bool = False,
+        explain: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation; on request with what others wrote in its group.
 
-        All of it, as `form` writes it, takes at most the total of the budget. Raises CallerGone, DeadlineExceeded.
+        All of it, as `form` writes it, takes at most the total of the budget. `explain` names what was near to the message and
+        scored too low to be recalled. Raises CallerGone, DeadlineExceeded.
         """
         deadline.check()
         form = form or Form()
+        is_cold_set = bool(budget.cold)
         budget = budget.settled()
         degraded: dict[str, str] = {}
         holding = self._anchors.holding()
@@ -108,12 +115,24 @@ class ContextBuilder:
         left = budget.total + for_group - of_group - hot.used - warm.used - form.frame("recalled")
         room = max(0, min(budget.cold + warm.left, left))
         deadline.check()
-        recalled, cold = self.cold(conversation_id, head, asked, message, room, degraded, deadline)
+        lines = {it.message.sequence for it in (*hot.packed, *warm.packed)}
+        newest = head.conversation.turn_count if head else 0
+        shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
+        lent = 0 if is_cold_set else sum(it.tokens for it in warm.packed) // _LENT
+        recalled, cold, last = self.cold(head, shown, asked, message, room + lent, degraded, deadline, explain=explain)
+        if (excess := cold.used - room) > 0:  # what fits the message is worth more than all of the earlier turns
+            less = excess + warm.left
+            smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
+            warm, summary = self.warm(head, hot, asked, holding.anchors, smaller, degraded)
         deadline.check()
         if left_out:
             warm = replace(warm, note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix("; "))
         begins = head.conversation.compressed_through + 1 if head else 1
-        context = Context(hot, warm, cold, anchors, summary, recalled.names, degraded, group=group, begins=begins)
+        condensed = self.condensed(head, degraded) if summary else 0
+        context = Context(
+            hot, warm, cold, anchors, summary, recalled.about, degraded, group=group, begins=begins,
+            conversation_id=conversation_id, last=last, condensed=condensed,
+        )  # fmt: skip
         context = _within(context, self._max_bytes)
         context = rendered_within(context, form, message, total)
         self._tiers.built(conversation_id, context, in_memory=in_memory)
@@ -157,7 +176,9 @@ class ContextBuilder:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
         _note_damage(degraded, "hot", turns.damaged)
-        candidates = [asked.candidate(conversation_id, message, "one of the newest turns") for message in turns.messages]
+        candidates = [
+            asked.candidate(conversation_id, it, "one of the newest turns", asked.similarity(it)) for it in turns.messages
+        ]
         too_long = []
         if is_said(turns.messages, message) and candidates[-1].tokens > budget.hot:
             too_long = [candidates.pop()]
@@ -186,50 +207,73 @@ class ContextBuilder:
         _note_damage(degraded, "warm", turns.damaged)
         oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
         left_out = {it.sequence for it in hot.dropped}
-        candidates = [
-            asked.candidate(head.conversation.id, message, "an earlier turn")
-            for message in turns.messages
-            if (not oldest_hot or message.turn_number < oldest_hot) and message.sequence not in left_out
-        ]
+        candidates: list[Candidate] = []
+        similarity: dict[int, float] = {}  # of each turn
+        for it in turns.messages:
+            turn = it.turn_number
+            if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
+                near = asked.similarity(it)
+                similarity[turn] = max(similarity.get(turn, 0.0), near)
+                candidates.append(asked.candidate(head.conversation.id, it, "an earlier turn", near))
         summary, note = _fitting(head.conversation.compression_summary, room // 2 if candidates else room, asked.form)
         reserved = asked.form.summary(summary)
-        similarity: dict[int, float] = {}
-        for it in candidates:
-            turn = it.message.turn_number
-            similarity[turn] = max(similarity.get(turn, 0.0), overlap(asked.words, it.message.content))
         if not candidates:
             note = "; ".join(part for part in (note, "there are no earlier turns") if part)
         packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
         return replace(packed, note=note), summary
 
+    def condensed(self, head: Head | None, degraded: dict[str, str]) -> int:
+        """Return how many messages the summary of a conversation stands for; 0 where the index cannot tell."""
+        if head is None or head.number is None:
+            return 0
+        try:
+            return self._space.index.count_through(head.number, head.conversation.compressed_through)
+        except IndexUnavailable as error:
+            degraded.setdefault("warm", str(error))
+            return 0
+
     def cold(
         self,
-        conversation_id: str,
         head: Head | None,
+        shown: past.Shown,
         asked: own.Asked,
         message: str,
         room: int,
         degraded: dict[str, str],
         deadline: Deadline = UNLIMITED,
-    ) -> tuple[others.Recalled, Packed]:
-        """Return the cold tier alone, of so many tokens. Raises CallerGone, DeadlineExceeded."""
+        *,
+        explain: bool = False,
+    ) -> tuple[past.Past, Packed, Source | None]:
+        """Return the cold tier alone, of `room` tokens, and the conversation before this one where its abbreviation is shown.
+
+        Raises CallerGone, DeadlineExceeded.
+        """
+        choosing = self._choosing
         try:
             index = self._space.index
-            if note := others.why_not(index, message, room):
-                return others.Recalled(), Packed(Tier.COLD, room, note=note)
-            number = head.number if head else None
-            if number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
-                number = index.numbers([conversation_id]).get(conversation_id)
+            last = past.last_conversation(self._space, head, room, asked.form) if head else None
+            left = room - asked.form.source(last) if last else room
+            if note := past.why_not(message, left):
+                return past.Past(), Packed(Tier.COLD, room, note=note, reserved=room - left), last
+            if shown.number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
+                shown = replace(shown, number=index.numbers([shown.conversation_id]).get(shown.conversation_id))
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
-            recalled = others.recall(self._space, self._meaning, self._tiers, asked, message, number, room, deadline)
+            recalled = past.recall(
+                self._space, self._meaning, self._tiers, asked, message, shown, left, choosing.recalling,
+                choosing.excerpt_tokens, deadline, explain=explain,
+            )  # fmt: skip
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
-            return others.Recalled(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}")
+            return past.Past(), Packed(Tier.COLD, room, note=f"it cannot be searched: {error}"), None
         degraded |= recalled.degraded
-        packed = pack_cold(recalled.candidates, room, self._choosing.conversation_share)
-        dropped, considered = [*recalled.dropped, *packed.dropped], packed.considered + len(recalled.dropped)
-        return recalled, replace(packed, note=recalled.note, dropped=dropped, considered=considered)
+        packed = pack_cold(recalled.turns, left, choosing.recalling, recalled.about, shown.conversation_id, asked.form)
+        if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
+            last, left = None, room  # its abbreviation stands beside what is recalled of it
+        dropped, considered = [*packed.dropped, *recalled.dropped], packed.considered + len(recalled.dropped)
+        reserved = packed.reserved + room - left
+        packed = replace(packed, budget=room, reserved=reserved, note=recalled.note, dropped=dropped, considered=considered)
+        return recalled, packed, last
 
 
 def _within(context: Context, max_bytes: int) -> Context:
@@ -255,8 +299,8 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     """Return the context with its text, which takes at most `total` tokens.
 
     A message to be answered that is longer than its share makes the text longer by what it has more. What each part was charged
-    makes the text fit; where that was too little, what is least wanted goes: recalled messages, what the group wrote, the oldest
-    turns, anchors, and last the summary.
+    makes the text fit; where that was too little, what is least wanted goes: recalled messages, the last conversation, what the
+    group wrote, the oldest turns, anchors, and last the summary.
     """
     answer = form.answer(message)
     allowed = total + answer - min(answer, total // _ANSWER_SHARE)
@@ -273,7 +317,9 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     reason = f"the text would have more than {allowed} tokens"
     units = iter(_least_wanted(context))
     while context.rendered_tokens > allowed:
-        if not context.cold.packed and context.group:
+        if not context.cold.packed and context.last:
+            context = shown(replace(context, last=None))
+        elif not context.cold.packed and context.group:
             context = shown(replace(context, group=context.group[1:]))
         elif unit := next(units, None):
             going, excess = {it.place for it in unit}, context.rendered_tokens - allowed - cost(unit)

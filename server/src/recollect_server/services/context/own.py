@@ -39,12 +39,14 @@ class Asked:
     form: Form = field(default_factory=Form)
     """What a message is charged."""
 
-    def candidate(self, conversation_id: str, message: Message, reason: str) -> Candidate:
+    def similarity(self, message: Message) -> float:
+        """Return the share of the words of the message to be answered that this one has."""
+        return overlap(self.words, message.content)
+
+    def candidate(self, conversation_id: str, message: Message, reason: str, similarity: float) -> Candidate:
         """A message of this conversation: it is near to what was asked as far as it has the words."""
         strength = self.strengths.get((conversation_id, message.sequence), 0.0)
-        relevance = self.weights.relevance(
-            age=self.now - message.timestamp, similarity=overlap(self.words, message.content), anchor=strength
-        )
+        relevance = self.weights.relevance(age=self.now - message.timestamp, similarity=similarity, anchor=strength)
         return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
 
 

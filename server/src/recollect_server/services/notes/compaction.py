@@ -1,7 +1,7 @@
 """Condenses what an agent that does not compress by itself would drag along: a setting, off unless asked for.
 
-When more than `PAST` messages lie behind the last compression, all but some `KEPT` of them become one summary, with what the last
-one said, recorded as the agent itself would record it. The messages stay where they are, and are found as before.
+When more messages than a setting says lie behind the last compression, all but the newest ones become one summary, with what the
+last one said, recorded as the agent itself would record it. The messages stay where they are, and are found as before.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,23 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.note_queue import Waiting
 from recollect_server.storage.points import reach
 
-PAST = 40  # the index's queue has the same number in it (`migrations`)
-KEPT = 20
+PAST, KEPT = 40, 20
+"""Messages that may lie behind the last compression, and those that are kept, unless settings say otherwise."""
 
 
 class Compaction:
     """Finds conversations that grew long and condenses them. Safe to call from any thread, for different conversations."""
 
-    def __init__(self, space: Space, model: LanguageModel) -> None:
+    def __init__(self, space: Space, model: LanguageModel, past: int = PAST, kept: int = KEPT) -> None:
+        """More than `past` messages behind the last compression are condensed, all but the newest `kept`."""
         self._space = space
         self._model = model
+        self._past = past
+        self._kept = kept
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that may be due. Raises IndexUnavailable."""
-        return self._space.index.compaction_due(limit)
+        return self._space.index.compaction_due(limit, self._past)
 
     def failed(self) -> list[Waiting]:
         """None: what failed is due again once it grew."""
@@ -36,7 +39,7 @@ class Compaction:
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
         """Lets the conversation grow before it is tried again, if it is the only one that fails. Raises IndexUnavailable."""
         if alone:
-            self._space.index.put_off_compaction(waiting.number, KEPT)
+            self._space.index.put_off_compaction(waiting.number, self._kept)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Condenses a conversation if it is due. Raises as `Naming.write`."""
@@ -45,7 +48,7 @@ class Compaction:
             through = self._through(material)
             if not through:
                 past = sum(m.turn_number > material.conversation.compressed_through for m in material.messages)
-                self._space.index.put_off_compaction(waiting.number, min(past, PAST))
+                self._space.index.put_off_compaction(waiting.number, min(past, self._past))
                 return Outcome.NOTHING_DUE
             known = material.conversation
             old = [message for message in material.messages if known.compressed_through < message.turn_number <= through]
@@ -56,12 +59,12 @@ class Compaction:
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:
-        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn keeps more than `KEPT`."""
+        """The last turn to condense; 0 if nothing is to be. Turns are never cut: a long last turn keeps more messages."""
         before = material.conversation.compressed_through
         past = [message for message in material.messages if message.turn_number > before]
-        if len(past) <= PAST:
+        if len(past) <= self._past:
             return 0
-        through = past[-KEPT].turn_number - 1
+        through = past[-self._kept].turn_number - 1
         return through if through > before else 0
 
     def _record(self, waiting: Waiting, material: Material, through: int, summary: str) -> Outcome:

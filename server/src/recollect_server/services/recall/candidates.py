@@ -8,13 +8,15 @@ from heapq import nsmallest
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.calibration import calibrated
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.fusion import fuse, share
-from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, MessageLegs, Question
+from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.message_ids import number_of
 from recollect_server.domain.ranking import conversation_bm25, highest
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.sections import Counts, by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Found, Scope
@@ -25,7 +27,6 @@ VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 # How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost 0.4 points of messages any@10
 # (`bench/README.md`, recall).
 _MESSAGES = 200  # the best messages of each leg
-_SPARE = 200  # more of each, where one conversation is left out: they may be its own
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes
 _NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
@@ -40,7 +41,7 @@ Scores = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found, with scores from 0 to 1. All of messages has one order, all of conversations too."""
+    """What was found, with probabilities as scores (`domain.calibration`). Messages have one order, conversations another."""
 
     messages: list[Found]
     message_scores: list[float]
@@ -48,6 +49,8 @@ class Candidates:
     conversations: list[Outline]
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
+    order: Fused
+    """What orders them: a share of the best one's, finer than the scores where these are near 0."""
     total: int
     """How many conversations were found."""
     noted: set[int]
@@ -66,12 +69,13 @@ class Candidates:
     def best_messages(self) -> list[int]:
         """The places of the messages, best first; of equal ones in an order that a new index has too."""
         ids = [self.conversations[of].id for of in self.message_legs.conversation.tolist()]
-        return sorted(range(len(ids)), key=lambda at: (-self.message_scores[at], ids[at], self.messages[at].place))
+        order = self.order.messages.tolist()
+        return sorted(range(len(ids)), key=lambda at: (-order[at], ids[at], self.messages[at].place))
 
     def best_conversations(self) -> list[int]:
         """The places of the conversations, likewise."""
-        scores = self.conversation_scores
-        return sorted(range(len(scores)), key=lambda at: (-scores[at], self.conversations[at].id))
+        order = self.order.conversations.tolist()
+        return sorted(range(len(order)), key=lambda at: (-order[at], self.conversations[at].id))
 
 
 def gather(
@@ -84,15 +88,17 @@ def gather(
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, query, scope, within)
     deadline.check()
-    numbers, whole, noted = _by_all_words(index, terms, scope, within)
+    counts = [index.conversation_counts(term) for term in terms]
+    deadline.check()
+    numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
     keyword = index.message_scores(terms, scope, _SCORED) if terms else {}
     deadline.check()
-    best = nsmallest(_MESSAGES, keyword, key=lambda identity: (-keyword[identity], identity))
+    best = nsmallest(_MESSAGES, keyword.keys() - scope.hidden, key=lambda identity: (-keyword[identity], identity))
     around = {beside for identity in best for beside in (identity - 1, identity + 1)}
-    near, abbreviated = _near(scans, scope.without) if scans else (set[int](), set[int]())
+    near, abbreviated = _near(scans, scope.hidden) if scans else (set[int](), set[int]())
     deadline.check()
-    shown = index.showable({*best, *around, *near}, scope)
+    shown = index.showable({*best, *around, *near} - scope.hidden, scope)
     leading = numbers[highest(whole, most)].tolist()
     known = index.outlines({*leading, *abbreviated, *(found.number for found in shown.values())})
     ids = sorted(identity for identity, found in shown.items() if found.number in known)
@@ -103,14 +109,29 @@ def gather(
     of_conversations = _conversation_legs(conversations, _Values(numbers, whole), of_messages, scans)
     now = scope.end if scope.end is not None else max((found.time for found in messages), default=0)
     deadline.check()
-    fused = fuse(Question(query, now), of_messages, of_conversations)
-    scores = (np.round(values, _DIGITS).tolist() for values in (fused.messages, fused.conversations))
+    sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
+    deadline.check()
+    order = _rounded(fuse(Question(query, now), of_messages, of_conversations, sections))
+    scores = _rounded(calibrated(order, index.weigh(query, terms), of_messages, of_conversations))
     others = np.isin([outline.number for outline in conversations], numbers, invert=True)
     total = len(numbers) + int(others.sum())
-    message_scores, conversation_scores = next(scores), next(scores)
     return Candidates(
-        messages, message_scores, of_messages, conversations, conversation_scores, of_conversations, total, noted, scans, degraded
+        messages,
+        scores.messages.tolist(),
+        of_messages,
+        conversations,
+        scores.conversations.tolist(),
+        of_conversations,
+        order,
+        total,
+        noted,
+        scans,
+        degraded,
     )
+
+
+def _rounded(fused: Fused) -> Fused:
+    return Fused(np.round(fused.messages, _DIGITS), np.round(fused.conversations, _DIGITS))
 
 
 def legs_of_messages(found: Candidates) -> dict[str, Array]:
@@ -151,22 +172,19 @@ def _scans(
 
 
 def _by_all_words(
-    index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None
+    index: Index, terms: list[Term], counts: Counts, scope: Scope, within: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], Array, set[int]]:
     """Return the conversations in the scope that have any of the words in their messages or their notes, with BM25 of all their
     words, to which that of their notes is added; and which of them have any in their notes.
     """
     if not terms:
         return np.zeros(0, np.int64), np.zeros(0), set()
-    numbers, scores = conversation_bm25((index.conversation_counts(term) for term in terms), *index.lengths())
+    numbers, scores = conversation_bm25(counts, *index.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = index.numbers_with(terms, scope) if scope.timed else within
     if allowed is not None:
         inside = np.isin(numbers, allowed, assume_unique=True)
         numbers, scores = numbers[inside], scores[inside]
-    if scope.without is not None:
-        others = numbers != scope.without
-        numbers, scores = numbers[others], scores[others]
     noted, note_scores = _by_notes(index, terms, scope, within)
     union = np.union1d(numbers, noted)
     total = np.zeros(len(union))
@@ -178,7 +196,7 @@ def _by_all_words(
 def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], Array]:
     """Return the conversations in the scope whose notes fit best, and BM25 of their notes."""
     numbers, scores = index.notes_scores(terms, _NOTED)
-    inside = np.ones(len(numbers), np.bool_) if scope.without is None else numbers != scope.without
+    inside = np.ones(len(numbers), np.bool_)
     if within is not None:
         inside &= np.isin(numbers, within)
     if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
@@ -186,14 +204,13 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
     return numbers[inside], scores[inside]
 
 
-def _near(scans: Scans, without: int | None) -> tuple[set[int], set[int]]:
+def _near(scans: Scans, hidden: frozenset[int]) -> tuple[set[int], set[int]]:
     """The messages that are near to the question by themselves or with their neighbours; conversations by their abbreviations."""
-    most = _MESSAGES if without is None else _MESSAGES + _SPARE
+    most = _MESSAGES + len(hidden)
     legs = (scans.messages.nearest(most), scans.messages.nearest_windows(most))
     near = {identity for leg in legs for identity, cosine in leg.items() if cosine >= LEAST}
     abbreviations = scans.abbreviations.nearest(_ABBREVIATIONS)
-    numbers = {number_of(identity) for identity, cosine in abbreviations.items() if cosine >= LEAST}
-    return {identity for identity in near if number_of(identity) != without}, numbers - {without}
+    return near - hidden, {number_of(identity) for identity, cosine in abbreviations.items() if cosine >= LEAST}
 
 
 def _message_legs(

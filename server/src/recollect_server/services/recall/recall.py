@@ -103,8 +103,17 @@ class Recall:
     def _index(self) -> Index:
         return self._space.index
 
-    def search(self, query: str, scope: Scope, limit: int, *, explain: bool, deadline: Deadline = UNLIMITED) -> Answer:
-        """Return the conversations and the messages that fit best. Raises CallerGone, DeadlineExceeded."""
+    def search(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        explain: bool,
+        least: float = 0.0,
+        deadline: Deadline = UNLIMITED,
+    ) -> Answer:
+        """Return the conversations and the messages that fit best and score at `least`. Raises CallerGone, DeadlineExceeded."""
         deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
@@ -118,8 +127,8 @@ class Recall:
                 showing.prepare(
                     {found.conversation_of(at).number for at in best[:limit]} | {found.conversations[at].number for at in leading}
                 )
-                hits = self._hits(found, best, showing, limit, explain=explain)
-                results = self._results(found, best, showing, scope, limit, explain=explain)
+                hits = self._hits(found, best, showing, limit, least, explain=explain)
+                results = self._results(found, best, showing, scope, limit, least, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
@@ -175,11 +184,11 @@ class Recall:
 
     # Answers ------------------------------------------------------------------------------------------------------------
 
-    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, *, explain: bool) -> list[Hit]:
+    def _hits(self, found: Candidates, best: list[int], showing: Showing, limit: int, least: float, *, explain: bool) -> list[Hit]:
         legs = legs_of_messages(found) if explain else {}
         hits: list[Hit] = []
         for at in best:
-            if len(hits) == limit or found.message_scores[at] <= 0:
+            if len(hits) == limit or found.order.messages[at] <= 0 or found.message_scores[at] < least:
                 break
             place, above = found.messages[at].place, found.conversation_of(at)
             message, conversation = showing.message(above.id, place), showing.conversation(above.number)
@@ -189,7 +198,7 @@ class Recall:
         return hits
 
     def _results(
-        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, *, explain: bool
+        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, least: float, *, explain: bool
     ) -> list[Result]:
         places: dict[int, list[int]] = {}
         for at in best:
@@ -197,7 +206,7 @@ class Recall:
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
         for at in found.best_conversations():
-            if len(results) == limit or found.conversation_scores[at] <= 0:
+            if len(results) == limit or found.order.conversations[at] <= 0 or found.conversation_scores[at] < least:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
             there = places.get(number, [])

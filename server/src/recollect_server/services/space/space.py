@@ -16,6 +16,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import MAX_LINES
+from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.behind import Behind
@@ -54,13 +55,16 @@ class Committed:
 class Space:
     """One owner's data. Every write of a conversation happens under `locks.hold(its id)`."""
 
-    def __init__(self, folder: TranscriptFolder, writer: TranscriptWriter, index: Index, clock: Clock) -> None:
+    def __init__(
+        self, folder: TranscriptFolder, writer: TranscriptWriter, index: Index, clock: Clock, hot_turns: int = HOT_TURNS
+    ) -> None:
+        """`hot_turns` of a conversation are kept in memory once a context was built for it."""
         self.folder = folder
         self.writer = writer
         self.index = index
         self.clock = clock
         self.anchors = AnchorFile(folder, writer)
-        self.tails = Tails()
+        self.tails = Tails(turns=hot_turns)
         self.holding = Holding()
         self.behind = Behind()
         self.suspects = Suspects()

@@ -28,10 +28,12 @@ class _Tail:
 class Tails:
     """The tails of a space. Safe to call from any thread; what concerns one conversation is called under its lock."""
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, most: int = _MOST, turns: int = HOT_TURNS) -> None:
+        """`most` conversations are kept, of each the last `turns`."""
         self.evicted: Callable[[str], None] = _nobody
         """Told of each conversation whose tail made room for another's."""
         self._most = most
+        self._turns = turns
         self._guard = threading.Lock()  # guards the order and the total; nothing slow happens under it
         self._tails: OrderedDict[str, _Tail] = OrderedDict()
         self._bytes = 0
@@ -71,7 +73,7 @@ class Tails:
                 return
             new = [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
             grown = sorted(tail.messages + new, key=reading_order) if new else tail.messages
-            after = grown[-1].turn_number - HOT_TURNS if grown else 0
+            after = grown[-1].turn_number - self._turns if grown else 0
             messages = [message for message in grown if message.turn_number > after] if new else tail.messages
             size = sum(map(_size, messages)) if new else tail.size
             if tail.lines != lines[0].sequence - 1 or size > _MAX_TAIL:

@@ -131,6 +131,11 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         with self.reading() as connection:
             return turns.turn_places(connection, number, first, last)
 
+    def count_through(self, number: int, turn: int) -> int:
+        """How many messages a conversation has in its turns up to this one."""
+        with self.reading() as connection:
+            return turns.count_through(connection, number, turn)
+
     def places_of_turns(self, number: int, chosen: list[int], lines: list[int]) -> list[Place]:
         """Where the messages of these turns are, and of those that these lines are of, ascending."""
         with self.reading() as connection:

@@ -158,11 +158,15 @@ class NoteQueue(IndexFile):
 
         self._database.write(job)
 
-    def compaction_due(self, limit: int) -> list[Waiting]:
-        """Conversations that grew by more than 40 messages since they were condensed or looked at."""
+    def compaction_due(self, limit: int, messages: int = 40) -> list[Waiting]:
+        """Return conversations that grew by more than so many messages since they were condensed or looked at.
+
+        The partial index `conversations_to_condense` serves 40 messages and more.
+        """
+        least = "message_count - compaction_from > 40 AND" if messages >= 40 else ""
         with self.reading() as connection:
             rows = connection.execute(
-                "SELECT number, id FROM conversations WHERE message_count - compaction_from > 40 LIMIT ?", (limit,)
+                f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?", (messages, limit)
             )
             return [Waiting(row[0], row[1], idle=False) for row in rows]
 

@@ -9,14 +9,19 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from recollect_server.domain.budget import BYTES_PER_TOKEN
+from recollect_server.domain.calibration import QuestionWords
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.message_ids import SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
 from recollect_server.storage.index import conversations, notes_words, words
 from recollect_server.storage.index.conversations import Filter, Outline
 from recollect_server.storage.index.file import IndexFile
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
+
+_QUIET = 3_600_000  # milliseconds without a message that end a section
+_SECTION = 16  # messages of one, at the most
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Scope:
     conversations: Filter = field(default_factory=Filter)
     start: int | None = None
     end: int | None = None
-    without: int | None = None
-    """The number of a conversation that is left out."""
+    hidden: frozenset[int] = frozenset()
+    """Messages, by id, that are not found themselves; what stands beside them is still judged by them."""
 
     @property
     def timed(self) -> bool:
@@ -86,6 +91,34 @@ def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArra
         query = f"SELECT group_concat(doc >> {SEQUENCE_BITS}) FROM turns_occurrences WHERE term = ?"
         numbers = connection.execute(query, (term.stem,)).get
     return np.unique(np.fromstring(numbers or "", dtype=np.int64, sep=","), return_counts=True)
+
+
+def lines_with(connection: apsw.Connection, term: Term, number: int) -> NDArray[np.int64]:
+    """Return the lines of a conversation's messages that have the term, ascending."""
+    query = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ? AND rowid BETWEEN ? AND ?"
+    ids = connection.execute(query, (term.match, *id_range(number))).get
+    return np.fromstring(ids or "", dtype=np.int64, sep=",") & MAX_LINES
+
+
+def sections(connection: apsw.Connection, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return the sections of a conversation: of each the line and the time of its first message, and about how many bytes it has.
+
+    A section ends where the conversation was quiet for an hour, or has 16 messages.
+    """
+    ids, times, tokens = (
+        np.fromstring(text or "", dtype=np.int64, sep=",")
+        for text in connection.execute(
+            "SELECT group_concat(id), group_concat(time), group_concat(tokens) FROM"
+            " (SELECT id, time, tokens FROM messages WHERE id BETWEEN ? AND ? ORDER BY id)",
+            id_range(number),
+        ).get
+    )
+    quiet = np.flatnonzero(np.diff(times, prepend=times[:1] - _QUIET) >= _QUIET)
+    since = np.arange(len(ids)) - np.repeat(quiet, np.diff(quiet, append=len(ids)))
+    first = np.flatnonzero(since % _SECTION == 0)
+    if not len(first):
+        return np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64)
+    return ids[first] & MAX_LINES, times[first].astype(np.float64), BYTES_PER_TOKEN * np.add.reduceat(tokens, first)
 
 
 def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
@@ -147,9 +180,6 @@ def _conditions(scope: Scope) -> tuple[list[str], list[Any]]:
     if where != "1":
         parts.append(f"turns_fts.rowid >> {SEQUENCE_BITS} IN (SELECT c.number FROM conversations c WHERE {where})")
         values += more
-    if scope.without is not None:
-        parts.append("turns_fts.rowid NOT BETWEEN ? AND ?")
-        values += id_range(scope.without)
     return parts, values
 
 
@@ -175,6 +205,11 @@ class Searching(IndexFile):
         with self.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages)
 
+    def weigh(self, query: str, terms: list[Term]) -> QuestionWords:
+        """How rare the words of a query are, of which `terms` were chosen."""
+        with self.reading() as connection:
+            return words.weigh(connection, query, terms, self._lengths.messages)
+
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The words of a text: first byte, one past the last, stem."""
         with self.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
@@ -194,6 +229,16 @@ class Searching(IndexFile):
         """Which conversations have the term (numbers, ascending), and how often."""
         with self.reading() as connection:
             return conversation_counts(connection, term)
+
+    def lines_with(self, term: Term, number: int) -> NDArray[np.int64]:
+        """The lines of a conversation's messages that have the term."""
+        with self.reading() as connection:
+            return lines_with(connection, term, number)
+
+    def sections(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """The sections of a conversation: first lines, times, bytes."""
+        with self.reading() as connection:
+            return sections(connection, number)
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
         """Bytes of text by conversation number, how many conversations there are, and the mean of their lengths."""

@@ -80,6 +80,13 @@ def count(connection: apsw.Connection, number: int) -> int:
     return int(connection.execute("SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?", id_range(number)).get)
 
 
+def count_through(connection: apsw.Connection, number: int, turn: int) -> int:
+    """Return how many messages a conversation has in its turns up to this one."""
+    return int(
+        connection.execute(f"SELECT count(*) FROM messages WHERE {_OF_CONVERSATION} AND turn_number <= ?", (number, turn)).get
+    )
+
+
 def tail(
     connection: apsw.Connection,
     number: int,

@@ -1,9 +1,11 @@
 """Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
 
+import math
 from dataclasses import dataclass, replace
 
 import apsw
 
+from recollect_server.domain.calibration import QuestionWords
 from recollect_server.domain.stopwords import STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 
@@ -40,6 +42,8 @@ class Term:
     """Any word that begins so: a single character of a script without spaces."""
     only_ranks: bool = False
     """It is common, and there are rarer ones: it finds no message, and counts in those that they find."""
+    frequency: int = 0
+    """How many messages have it."""
 
     @property
     def match(self) -> str:
@@ -66,8 +70,27 @@ def choose_terms(connection: apsw.Connection, query: str, total_messages: int, t
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
-        chosen.append(replace(term, only_ranks=True) if spare and common else term)
+        chosen.append(replace(term, frequency=frequency, only_ranks=spare and common))
     return chosen
+
+
+def weigh(connection: apsw.Connection, query: str, chosen: list[Term], total_messages: int) -> QuestionWords:
+    """Return how rare the words of a query are, of which `choose_terms` chose some: the others nothing has, or they are common."""
+    every = _terms(connection, query)
+    stems = {term.stem for term in chosen}
+    weight = sum(_rarity(term.frequency, total_messages) for term in chosen)
+    # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was not chosen and occurs is common.
+    occurs = "SELECT 1 FROM turns_occurrences WHERE term = ? LIMIT 1"
+    others = [term for term in every if term.stem not in stems and not term.prefix]
+    unknown = sum(1 for term in others if connection.execute(occurs, (term.stem,)).get is None)
+    missing = unknown * _rarity(0, total_messages)
+    only_stops = all(term.word in STOP_WORDS for term in every)
+    return QuestionWords(weight + missing, missing / (weight + missing) if missing else 0.0, only_stops)
+
+
+def _rarity(frequency: int, total: int) -> float:
+    """Return the inverse document frequency of a word as FTS5's BM25 has it."""
+    return max(1e-6, math.log((max(total, frequency) - frequency + 0.5) / (frequency + 0.5)))
 
 
 def tokens(connection: apsw.Connection, text: bytes) -> list[tuple[int, int, str]]:

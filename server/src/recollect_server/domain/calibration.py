@@ -1,0 +1,136 @@
+"""Calibrate the scores of a ranking: make each a probability, which means the same in every answer.
+
+`calibrated` is pure. The score of a candidate becomes the probability that the question is answered at its place in the
+ranking or further down. So the best one's score is the probability that anything was found that answers, and a caller who
+stops reading at a score of 0.3 misses an answer in fewer than three of ten cases. The map rises with the fused score, so the
+order stays.
+
+It is a logistic regression over a few features of the whole answer (`evidence`: how much of the question's rare words was
+found, how near in meaning, how far ahead of the field the best is) and two of the candidate (`standing`: how far it is behind
+the best, and how much of the ranking's softmax lies at its place and below). The features of the answer are absolute: they
+can say that nothing fits.
+
+`bench/calibrate.py` learns the weights in `domain/calibration_weights.py`, apart for searches with meaning and by words alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from recollect_server.domain.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.domain.fusion import SOFTNESS
+from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs
+
+_LEADING = 5  # candidates whose words are averaged
+_LEAST_ODDS = 1e-9  # of a fused score, and of a share of the softmax: below it differences say nothing
+_FIELD, _FAR = 50, 6.0  # candidates of a full ranking, and how far behind the best its median usually is
+_LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
+_LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWords:
+    """The words of a question, weighed by how rare they are."""
+
+    weight: float
+    """Sum of their inverse document frequencies, words that no message has included: about the BM25 of a message with each once."""
+    missing: float
+    """Share of this weight that belongs to words which no message has."""
+    only_stops: bool
+    """Whether it has nothing but stop words, or no word at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a kind of candidates says for the features: arrays of shape [n]. Cosines are nan where they are not known."""
+
+    odds: Array
+    """The fused scores, of which the best is 1."""
+    keyword: Array
+    """BM25 of the candidate alone."""
+    around: Array
+    """BM25 of the candidate with its neighbours."""
+    vector: Array
+    """Cosine of the candidate to the question."""
+    window: Array
+    """Cosine of the candidate with its neighbours."""
+
+
+def calibrated(fused: Fused, words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs) -> Fused:
+    """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
+    of_messages, of_conversations = signals_of(fused, messages, conversations)
+    way = "words" if np.isnan(messages.vector).all() and np.isnan(conversations.vector).all() else "meaning"
+    return Fused(
+        probabilities(of_messages, words, MESSAGES[way]),
+        probabilities(of_conversations, words, CONVERSATIONS[way]),
+    )
+
+
+def signals_of(fused: Fused, messages: MessageLegs, conversations: ConversationLegs) -> tuple[Signals, Signals]:
+    """Return the signals of the messages and of the conversations."""
+    beside = messages.keyword_before + messages.keyword_after
+    abbreviation, window = np.nan_to_num(conversations.abbreviation), np.nan_to_num(conversations.window)
+    return (
+        Signals(
+            fused.messages,
+            messages.keyword,
+            messages.keyword + 0.5 * beside[0] + 0.25 * beside[1],
+            messages.vector,
+            messages.window,
+        ),
+        Signals(
+            fused.conversations,
+            conversations.message_keyword,
+            conversations.keyword,
+            np.fmax(conversations.vector, conversations.abbreviation),
+            np.maximum(window, abbreviation),
+        ),
+    )
+
+
+def probabilities(signals: Signals, words: QuestionWords, weights: Mapping[str, float]) -> Array:
+    """Return the probability of each candidate by these weights, those of `standing` not negative."""
+    if not len(signals.odds):
+        return np.zeros(0)
+    bias = weights["base"] + sum(weights[name] * value for name, value in evidence(signals, words).items())
+    logits = bias + sum(weights[name] * values for name, values in standing(signals.odds).items())
+    chances: Array = 1 / (1 + np.exp(-logits))
+    return chances
+
+
+def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
+    """Return the features of the whole answer, by name. There is at least one candidate."""
+    odds = signals.odds
+    highest = np.partition(odds, -min(_LEADING, len(odds)))[-min(_LEADING, len(odds))]
+    leading, best = odds >= highest, odds == odds.max()  # by value, so that equal scores need no order
+    return {
+        "matched": float(np.log1p(max(signals.keyword.max(), 0.0))),
+        "covered": float(np.log(signals.around[leading].mean() / max(words.weight, _LEAST_WEIGHT) + _LEAST_SHARE)),
+        "missing": words.missing,
+        "rare": float(np.log1p(words.weight)),
+        "ahead": _ahead(_behind(odds)),
+        "only_stops": float(words.only_stops),
+        "vector": float(np.nan_to_num(signals.vector[best]).max()),
+        "window": float(np.nan_to_num(signals.window).max()),
+    }
+
+
+def standing(odds: Array) -> dict[str, Array]:
+    """Return the features of each candidate, by name: they rise with its score, and equal scores have equal ones."""
+    behind = _behind(odds)
+    ascending = np.sort(behind)
+    shares = np.cumsum(np.exp(ascending))
+    rest = shares[np.searchsorted(ascending, behind, "right") - 1] / shares[-1]
+    return {"behind": behind, "rest": np.log(np.maximum(rest, _LEAST_ODDS))}
+
+
+def _ahead(behind: Array) -> float:
+    """Return how far the best is ahead of the median. A short ranking is filled up: what was not found at all is far behind."""
+    return -float(np.median(np.concatenate([behind, np.full(max(0, _FIELD - len(behind)), -_FAR)])))
+
+
+def _behind(odds: Array) -> Array:
+    """Return how far the weighted sum behind each score is below the best one's."""
+    behind: Array = SOFTNESS * np.log(np.maximum(odds / odds.max(), _LEAST_ODDS))
+    return behind

@@ -1,0 +1,118 @@
+"""Excerpts: the part of a long text that fits a question, cut where sentences end.
+
+The work is linear in the text: each word is looked for by its beginning, which finds its other forms too, and one window is moved
+over the matches.
+"""
+
+from collections import Counter
+
+from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
+from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
+
+MARK = "…"
+"""Stands where text is left out."""
+
+_WORDS = 24
+"""Words that are looked for, the longest first: each is one pass over the text."""
+_ENDING = 2
+"""Characters at a word's end that the text need not have: `arrive` finds `arrived` and `arriving`."""
+_STEM = 4
+"""Characters of a word that the text must have, unless the word is shorter."""
+_MATCHES = 500
+"""Places of one word that are looked at."""
+_LEAD = 0.3
+"""Share of the spare room that goes to the text before the matches."""
+_MARKS = len(f"{MARK} {MARK} ".encode())
+
+Match = tuple[int, int, str]
+"""The first character of a match, one past the last, and the word."""
+
+
+def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
+    """Return the stretch of the text with the most of the words in it, at most `tokens` long, its marks included.
+
+    The words are those of `domain.relevance.words_of`. A word that is rare in the text counts more. Without any of the words it is
+    the beginning of the text. A text that fits is returned as it is. Empty where not even a mark and a character fit.
+    """
+    if estimate_tokens(text) <= tokens:
+        return text
+    room = tokens * BYTES_PER_TOKEN - _MARKS
+    if room <= 0:
+        return ""
+    characters = max(1, room * len(text) // len(text.encode()))
+    first, last = _densest(_matches(text, words), characters)
+    start = _start(text, first, last, characters)
+    end = _end(text, start, last, start + characters)
+    shown = text[start:end].strip()
+    if len(shown.encode()) > room:  # the stretch has wider characters than the rest of the text
+        shown = shown.encode()[:room].decode(errors="ignore").rstrip()
+        end = start
+    before = f"{MARK} " if start > 0 else ""
+    after = f" {MARK}" if end < len(text) else ""
+    return f"{before}{shown}{after}" if shown else ""
+
+
+def _matches(text: str, words: frozenset[str]) -> list[Match]:
+    """Return where the words stand in the text, in order."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a character that has more than one in lower case
+        lower = text
+    matches: list[Match] = []
+    for word in sorted(words, key=lambda word: (-len(word), word))[:_WORDS]:
+        is_spaced = not UNSPACED_RUN.match(word)
+        stem = word[: max(_STEM, len(word) - _ENDING)] if is_spaced else word
+        at = lower.find(stem)
+        count = 0
+        while at >= 0 and count < _MATCHES:
+            if not is_spaced or at == 0 or not lower[at - 1].isalnum():
+                matches.append((at, at + len(stem), word))
+                count += 1
+            at = lower.find(stem, at + len(stem))
+    return sorted(matches)
+
+
+def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
+    """Return the ends of the window whose different words weigh most; (0, 0) without matches. Of equal windows the first one."""
+    counts = Counter(word for _, _, word in matches)
+    inside: Counter[str] = Counter()
+    best, ends, weight, oldest = 0.0, (0, 0), 0.0, 0
+    for start, end, word in matches:
+        inside[word] += 1
+        if inside[word] == 1:
+            weight += counts[word] ** -0.5
+        while oldest < len(matches) and end - matches[oldest][0] > characters and matches[oldest][0] < start:
+            gone = matches[oldest][2]
+            inside[gone] -= 1
+            if not inside[gone]:
+                weight -= counts[gone] ** -0.5
+            oldest += 1
+        if weight > best + 1e-9:
+            best, ends = weight, (matches[oldest][0], end)
+    return ends
+
+
+def _start(text: str, first: int, last: int, characters: int) -> int:
+    """Return where the excerpt begins: with a sentence before the matches, else with a word."""
+    spare = max(0, characters - (last - first))
+    earliest = max(0, first - spare)
+    wanted = max(0, first - int(_LEAD * spare))
+    if wanted == 0:
+        return 0
+    if len(text) - wanted < characters:
+        wanted = max(earliest, len(text) - characters)
+    starts = [earliest + match.end() for match in SENTENCE_END.finditer(text[earliest:first])]
+    if starts:
+        return min(starts, key=lambda start: abs(start - wanted))
+    space = text.find(" ", wanted, first)
+    return space + 1 if space >= 0 else wanted
+
+
+def _end(text: str, start: int, last: int, limit: int) -> int:
+    """Return where the excerpt ends: with a sentence behind the matches, else with a word."""
+    if limit >= len(text):
+        return len(text)
+    behind = max(last, (start + limit) // 2)
+    if ends := [behind + match.end() for match in SENTENCE_END.finditer(text[behind:limit])]:
+        return ends[-1]
+    space = text.rfind(" ", behind, limit)
+    return space if space > start else limit

@@ -1,0 +1,239 @@
+"""Recalls what fits the message to be answered: whole turns of any conversation that the context does not show already.
+
+The search ranks messages; each one that scores high enough brings its whole turn, long texts as excerpts around the words that
+matter.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.domain.excerpts import MARK, excerpt
+from recollect_server.domain.message import Message
+from recollect_server.domain.message_ids import message_id
+from recollect_server.domain.packing import Recalling, Turn
+from recollect_server.domain.relevance import says_little
+from recollect_server.domain.rendering.form import Form
+from recollect_server.services.context.own import Asked
+from recollect_server.services.recall.candidates import Candidates, gather
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.space.head import Head
+from recollect_server.services.space.space import Space
+from recollect_server.services.tiers import Tiers
+from recollect_server.services.working_context import read_found
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.search import Scope
+from recollect_server.storage.index.turns import Place
+
+_QUESTION = 4000  # characters of a message that are asked with: a search is for a question, not for a page
+_CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
+_RANKED = 200  # messages, best first, that turns are made of
+_POOL = 1.1
+"""Turns that fit best are candidates until they have so many budgets' worth. Relevance decides among these alone: over a pool of
+200 messages its recency costs eight points of what is packed (`bench/context.py`), over this one nothing."""
+_BESIDE = 0.25
+"""Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or what became of it."""
+_LEAST_EXCERPT = 20  # tokens
+_WHOLE_TURN = 6
+"""Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn may have many tool calls."""
+_EXPLAINED = 10  # messages below the threshold that are named on request
+_FIRST_TURNS = 3  # of a conversation: in these the one before is still of interest
+_LAST_SEEN = 5  # conversations, newest first, of which the first with an abbreviation is the last one
+_ABBREVIATION = 100  # tokens of one
+_TITLE = 80  # characters of one
+LEAST_BUDGET = 20
+"""Fewer tokens than these hold no message worth the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was found of the past."""
+
+    turns: list[Turn] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    """What scored below the threshold, where that is asked for."""
+    about: dict[str, About] = field(default_factory=dict)
+    degraded: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the context shows of the conversation that goes on."""
+
+    conversation_id: str
+    number: int | None
+    """Its number in the index; None where the index does not have it."""
+    sequences: frozenset[int] = frozenset()
+    """The lines of the messages that are packed."""
+    newest_turn: int = 0
+    """The turn that is being answered: nothing of it answers itself, whether it is packed or not."""
+
+    def ids(self, index: Index) -> frozenset[int]:
+        """Return the ids in the index of what must not be recalled. Raises IndexUnavailable."""
+        if self.number is None:
+            return frozenset()
+        newest = index.turn_places(self.number, self.newest_turn, self.newest_turn)
+        return frozenset(message_id(self.number, line) for line in (*self.sequences, *(line for line, _, _ in newest)))
+
+
+def why_not(message: str, budget: int) -> str:
+    """Return why the past cannot help, or nothing."""
+    if not message.strip():
+        return "not asked: there is no message to answer"
+    if says_little(message):
+        return "not asked: the message is a greeting or says too little"
+    if budget < LEAST_BUDGET:
+        return f"not asked: {budget} tokens are left, which hold nothing"
+    return ""
+
+
+def recall(
+    space: Space,
+    meaning: Meaning,
+    tiers: Tiers,
+    asked: Asked,
+    message: str,
+    shown: Shown,
+    budget: int,
+    rules: Recalling,
+    excerpt_tokens: int,
+    deadline: Deadline = UNLIMITED,
+    *,
+    explain: bool = False,
+) -> Past:
+    """Return the turns that fit best and are not shown already.
+
+    Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
+    """
+    index = space.index
+    question = message[:_QUESTION]
+    with index.until(deadline):
+        hidden = shown.ids(index)
+        found = gather(index, meaning, question, index.terms(question), Scope(hidden=hidden), _CONVERSATIONS, deadline)
+    ranked = found.best_messages()
+    best = found.message_scores[ranked[0]] if ranked else 0.0
+    least = rules.least(best)
+    chosen: dict[tuple[int, int], list[int]] = {}
+    room = _POOL * budget
+    for at in ranked[:_RANKED]:
+        name = (found.messages[at].number, found.messages[at].turn_number)
+        if found.message_scores[at] < least or (room <= 0 and name not in chosen):
+            break
+        room -= min(found.messages[at].tokens, excerpt_tokens)
+        chosen.setdefault(name, []).append(at)
+    low = [at for at in ranked if found.message_scores[at] < least][:_EXPLAINED] if explain else []
+    dropped = [_below(found, at, least) for at in low]
+    if not chosen:
+        note = "nothing that is stored fits the message"
+        if found.messages:
+            note += f": the best scores {best:.2f}, below the threshold of {rules.threshold:.2f}"
+        return Past([], dropped, {}, found.degraded, note)
+    turns = _read(space, found, chosen, shown, excerpt_tokens, tiers, asked, deadline)
+    numbers = {number for number, _ in chosen}
+    about = {it.id: _about(it, asked, own=shown.conversation_id) for it in index.by_number(numbers).values()}
+    turns = [turn for turn in turns if turn[0].conversation_id in about]  # a conversation may be deleted meanwhile
+    return Past(turns, dropped, about, found.degraded)
+
+
+def last_conversation(space: Space, head: Head, room: int, form: Form) -> Source | None:
+    """Return the abbreviation of the conversation before this one, if this one is in its first turns and there is room.
+
+    One of the same channel comes before others. Raises IndexUnavailable.
+    """
+    conversation = head.conversation
+    if conversation.turn_count > _FIRST_TURNS:
+        return None
+    for channels in ((conversation.channel,), ()):
+        for stored in space.index.select(Filter(channels=channels), _LAST_SEEN + 1):
+            before = stored.conversation
+            if before.id == conversation.id or not before.abbreviation:
+                continue
+            about = _about(before, None)
+            source = Source(before.id, about, (), about.abbreviation)
+            return source if form.source(source) <= room else None
+    return None
+
+
+def _read(
+    space: Space,
+    found: Candidates,
+    chosen: dict[tuple[int, int], list[int]],
+    shown: Shown,
+    excerpt_tokens: int,
+    tiers: Tiers,
+    asked: Asked,
+    deadline: Deadline,
+) -> list[Turn]:
+    """Return the chosen turns whole, but for messages that are shown already and lines that are damaged."""
+    places: defaultdict[int, list[Place]] = defaultdict(list)
+    scores: dict[tuple[int, int], float] = {}
+    ids: dict[int, str] = {}
+    matched: defaultdict[int, set[int]] = defaultdict(set)
+    for (number, _), ats in chosen.items():
+        matched[number] |= {found.messages[at].place[0] for at in ats}
+    for (number, turn), ats in chosen.items():
+        ids[number] = found.conversation_of(ats[0]).id
+        scores[number, turn] = found.message_scores[ats[0]]
+        there = space.index.turn_places(number, turn, turn)
+        if len(there) > _WHOLE_TURN:
+            there = [place for at, place in enumerate(there) if at in (0, len(there) - 1) or place[0] in matched[number]]
+        is_own = number == shown.number
+        places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
+    turns: list[Turn] = []
+    best = max(scores.values(), default=0.0) or 1.0
+    for number, wanted in places.items():
+        deadline.check()
+        warm = tiers.warm_since(ids[number])
+        whole: defaultdict[int, Turn] = defaultdict(list)
+        for message in read_found(space, ids[number], sorted(wanted)) or []:
+            if (number, message.turn_number) in scores:
+                score = scores[number, message.turn_number]
+                fits = message.sequence in matched[number]
+                # What scores less has less room: of RealMem's questions 4 % more have a right message in as many tokens.
+                tokens = excerpt_tokens * (score / best if fits else _BESIDE)
+                cut = _cut(message, max(_LEAST_EXCERPT, int(tokens)), asked.words)
+                whole[message.turn_number].append(_candidate(ids[number], message, cut, score, warm, asked, fits=fits))
+        turns += whole.values()
+    return turns
+
+
+def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:
+    """Return the message with excerpts of its content and of its tool calls' arguments, where they are long."""
+    content = excerpt(message.content, tokens, words)
+    calls = tuple(replace(call, arguments=excerpt(call.arguments, tokens // 4, words)) for call in message.tool_calls)
+    return (
+        message
+        if (content, calls) == (message.content, message.tool_calls)
+        else replace(message, content=content, tool_calls=calls)
+    )
+
+
+def _candidate(
+    conversation_id: str, whole: Message, message: Message, score: float, warm: int | None, asked: Asked, *, fits: bool
+) -> Candidate:
+    strength = asked.strengths.get((conversation_id, message.sequence), 0.0)
+    age = asked.now - max(message.timestamp, warm or 0)
+    reason = f"fits the message: {score:.2f}" if fits else f"of the turn of a message that fits: {score:.2f}"
+    reason += ", and its conversation was in use lately" if warm else ""
+    reason += ", and an anchor came from it" if strength else ""
+    relevance = asked.weights.relevance(age=age, similarity=score, anchor=strength)
+    charge = asked.form.recalled(message)
+    return Candidate(conversation_id, message, relevance, reason, charge=charge, is_excerpt=message is not whole, score=score)
+
+
+def _below(found: Candidates, at: int, least: float) -> Dropped:
+    """Return a message that scored too low to be recalled."""
+    message, score = found.messages[at], found.message_scores[at]
+    reason = f"scores {score:.2f}, below the threshold of {least:.2f}"
+    return Dropped(found.conversation_of(at).id, message.place[0], Tier.COLD, message.tokens, reason, score)
+
+
+def _about(conversation: Conversation, asked: Asked | None, own: str = "") -> About:
+    words = asked.words if asked else frozenset[str]()
+    text = "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
+    name = conversation.name if len(conversation.name) <= _TITLE else conversation.name[: _TITLE - 1].rstrip() + MARK
+    return About(name, conversation.channel, conversation.create_time, conversation.update_time, text)

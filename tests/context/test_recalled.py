@@ -1,0 +1,120 @@
+"""What BuildContext recalls, through the running server: of this conversation and of others, by whole turns and by source."""
+
+import pytest
+from recollect.v1 import context_pb2
+from recollect.v1 import recall_service_pb2 as api
+
+from tests.conftest import MovableClock, RunningServer, Start
+from tests.context.conftest import COLD, allocation, built, said
+from tests.server.conftest import Connect, Service, agent, user
+
+DAY = 86_400_000
+
+
+def long_conversation(service: Service, turns: int, special: int) -> str:
+    """A conversation in which one turn speaks of a zebra, and all others of other things."""
+    here = service.create().id
+    messages = []
+    for turn in range(1, turns + 1):
+        if turn == special:
+            messages += [user("Our zebra is called Ottokar."), agent("A fine name for a zebra.")]
+        else:
+            messages += [user(f"Note item {turn}, please."), agent(f"Noted as entry {turn}.")]
+    for start in range(0, len(messages), 500):
+        service.append(here, *messages[start : start + 500])
+    return here
+
+
+@pytest.mark.parametrize("compressed", [0, 380])
+def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(service: Service, compressed: int) -> None:
+    here = long_conversation(service, 400, 140)
+    if compressed:
+        service.compress(here, compressed, "They noted many items.")
+    answer = built(service, here, "What is the zebra called?", format=context_pb2.CONTEXT_FORMAT_XML)
+    assert said(answer.cold)[:2] == ["Our zebra is called Ottokar.", "A fine name for a zebra."]
+    zebra = answer.cold[0].message.sequence
+    [source] = [it for it in answer.sources if zebra in it.sequences]
+    assert source.turn_range.first <= 140 <= source.turn_range.last
+    assert (source.conversation_id, source.abbreviation) == (here, "")
+    assert 'place="earlier in this conversation"' in answer.rendered
+    shown = [it.message.sequence for it in (*answer.hot, *answer.warm, *answer.cold)]
+    assert len(shown) == len(set(shown))
+    assert answer.condensed_messages == 2 * compressed
+    assert ("760 earlier messages condensed" in answer.rendered) == bool(compressed)
+
+
+def test_what_the_context_shows_already_is_not_recalled(service: Service) -> None:
+    here = service.create().id
+    service.append(here, user("Our zebra is called Ottokar."), agent("A fine name."))
+    answer = built(service, here, "What is the zebra called?")
+    assert (said(answer.hot), said(answer.cold), list(answer.sources)) == (["Our zebra is called Ottokar.", "A fine name."], [], [])
+
+
+def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: Service) -> None:
+    there = service.create().id
+    filling = "It rained again and nothing happened all day long. "
+    service.append(there, user("Tell me all."), agent(filling * 100 + "The zebra Ottokar moved to Ghent. " + filling * 100))
+    answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
+    [excerpt] = [it for it in answer.cold if it.is_excerpt]
+    assert "The zebra Ottokar moved to Ghent." in excerpt.message.content
+    assert (excerpt.message.content[0], excerpt.message.content[-1]) == ("…", "…")
+    assert excerpt.tokens <= 310
+    assert not next(it for it in answer.cold if it.message.content == "Tell me all.").is_excerpt
+
+
+def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(service: Service) -> None:
+    there = service.create().id
+    service.append(there, user("Our zebra is called Ottokar."), agent("Fine."), user("The zebra eats hay."), agent("As they do."))
+    service.rename(there, "The zebra")
+    service.abbreviate(there, "They spoke of a zebra.")
+    here = service.told("Hello you.")
+    answer = built(service, here, "What does the zebra Ottokar eat?", format=context_pb2.CONTEXT_FORMAT_XML)
+    assert answer.rendered.count("<session_summary>They spoke of a zebra.</session_summary>") == 1
+    assert answer.rendered.count('title="The zebra"') == 1
+    assert sum(each.used for each in answer.allocation) <= 4400
+
+
+def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_channel(service: Service, clock: MovableClock) -> None:
+    there = service.told("The boat leaks.")
+    service.abbreviate(there, "They spoke of a boat.")
+    clock.move(DAY)
+    answer = built(service, service.create().id, "Hello!", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK)
+    [last] = answer.sources
+    assert (last.conversation_id, last.is_last_conversation, list(last.sequences)) == (there, True, [])
+    assert "the conversation before this one" in answer.rendered
+    assert "  summary: They spoke of a boat." in answer.rendered
+    later = service.told(*(f"turn {number}" for number in range(5)))
+    assert not built(service, later, "Hello!").sources
+
+
+def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(relevance_threshold=1.0, embedder="off"))
+    there = [service.told(f"The zebra number {number} lives in Ghent.", "It rains.") for number in range(3)]
+    here = service.told("Hello you.")
+    answer = built(service, here, "zebra in Ghent, or rain, perhaps?", explain=True)
+    low = [it for it in answer.dropped if it.tier == COLD]
+    assert low
+    assert all(0 <= it.score < 1 and "below the threshold of 1.00" in it.reason for it in low)
+    assert {it.conversation_id for it in low} <= set(there)
+    assert not {(it.conversation_id, it.sequence) for it in low} & {(it.conversation_id, it.message.sequence) for it in answer.cold}
+    assert not [it for it in built(service, here, "zebra in Ghent, or rain, perhaps?").dropped if it.tier == COLD]
+
+
+def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(recall_limit=2, excerpt_tokens=20, embedder="off"))
+    for _ in range(4):
+        service.told("The zebra of Ghent. " * 20)
+    answer = built(service, service.told("Hello you."), "zebra of Ghent")
+    assert len(answer.sources) == 2
+    assert all(it.is_excerpt and len(it.message.content) <= 80 for it in answer.cold)
+    assert allocation(answer, COLD).packed == 2
+
+
+def test_what_was_not_recalled_does_not_become_warm(server: RunningServer, service: Service) -> None:
+    there = service.told("The zebra lives in Ghent.")
+    here = service.told("Hello you.")
+    assert not built(service, here, "Where is the qwertyuiop?").cold
+    moves = service.recall.ListTierTransitions(api.ListTierTransitionsRequest(conversation_id=there)).transitions
+    assert not list(moves)
+    assert built(service, here, "Where does the zebra live?").cold
+    assert list(service.recall.ListTierTransitions(api.ListTierTransitionsRequest(conversation_id=there)).transitions)

@@ -1,0 +1,56 @@
+"""Calibration: scores become probabilities, and the order stays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recollect_server.domain.calibration import QuestionWords, Signals, probabilities
+from recollect_server.domain.calibration_weights import CONVERSATIONS, MESSAGES
+
+WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False)
+WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))
+           for way, weights in of.items()]  # fmt: skip
+
+
+def signals(odds: list[float], *, keyword: float = 10.0, cosine: float = 0.6) -> Signals:
+    values = np.array(odds)
+    return Signals(values, keyword * values, 1.3 * keyword * values, cosine * values, cosine * values)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@given(odds=st.lists(st.floats(0, 1), min_size=1, max_size=60), missing=st.floats(0, 1), weight=st.floats(0, 200))
+def test_the_order_stays_and_every_score_lies_between_0_and_1(
+    weights: dict[str, float], odds: list[float], missing: float, weight: float
+) -> None:
+    odds.append(1.0)
+    chances = probabilities(signals(odds), QuestionWords(weight, missing, only_stops=False), weights)
+    assert ((chances >= 0) & (chances <= 1)).all()
+    by_odds = np.argsort(-np.array(odds), kind="stable")
+    assert (np.diff(chances[by_odds]) <= 0).all()
+    same = np.array(odds)[:, None] == np.array(odds)[None, :]
+    assert (chances[:, None] == chances[None, :])[same].all()
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@given(st.permutations(range(12)))
+def test_the_scores_do_not_depend_on_the_order_of_the_candidates(weights: dict[str, float], order: list[int]) -> None:
+    odds = np.array([1, 0.9, 0.9, 0.8, 0.7, 0.7, 0.7, 0.5, 0.4, 0.2, 0.1, 0.0])
+    expected = probabilities(signals(odds.tolist()), WORDS, weights)
+    shuffled = probabilities(signals(odds[order].tolist()), WORDS, weights)
+    np.testing.assert_allclose(shuffled, expected[order], rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_evidence_counts_for_and_what_is_missing_against(weights: dict[str, float]) -> None:
+    odds = [1.0, 0.5, 0.2]
+
+    def best(words: QuestionWords = WORDS, **fields: float) -> float:
+        return float(probabilities(signals(odds, **fields), words, weights).max())
+
+    assert best(keyword=14.0, cosine=0.8) > best() > best(keyword=1.0, cosine=0.1)
+    assert best() > best(QuestionWords(WORDS.weight, 0.7, only_stops=False))
+    assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=True))
+
+
+def test_no_candidates_have_no_scores() -> None:
+    assert probabilities(signals([]), WORDS, MESSAGES["words"]).shape == (0,)

@@ -1,0 +1,54 @@
+"""The scores of Search as probabilities: high where something answers, low where nothing does, the same after a rebuild."""
+
+import pytest
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, delete_index
+from tests.waiting import until_embedded
+
+SAID = (
+    ("We fly to Kyoto in April, from the 3rd to the 12th.", "Nice, cherry blossom season. Shall I look for hotels near Gion?"),
+    ("The car needs new tyres before winter.", "Which size? The old ones were 205/55 R16."),
+    ("My daughter Lena starts first grade in September.", "Congratulations to Lena!"),
+    ("Can you draft a letter to the landlord about the heating?", "Dear Ms Braun, the heating has been off since Monday."),
+    ("The dentist appointment moved to Friday at ten.", "I updated the reminder."),
+    ("Our server runs out of disk every month.", "Let us look at what fills it: the logs take 80 percent."),
+)
+ANSWERED = (
+    "When do we fly to Kyoto?",
+    "What is wrong with the tyres of the car?",
+    "What did the letter to the landlord say about heating?",
+)
+UNANSWERED = (
+    "How are you doing?",
+    "Write a limerick about a penguin",
+    "When did Caroline join the choir?",
+    "Is the aquarium full yet?",
+)
+
+
+def best(service: Service, query: str) -> tuple[float, float]:
+    """The best scores of a message and of a conversation; 0 where nothing is found."""
+    answer = service.search(query)
+    return max((hit.score for hit in answer.hits), default=0.0), max((it.score for it in answer.results), default=0.0)
+
+
+@pytest.mark.parametrize("embedder", ["off", "onnx"])
+def test_a_score_says_whether_anything_answers(start_server: Start, connect: Connect, embedder: str) -> None:
+    server: RunningServer = start_server(embedder=embedder)
+    service = connect(server)
+    for said, answered in SAID:
+        service.told(said, answered)
+    if embedder == "onnx":
+        until_embedded(service, server)
+    for query in ANSWERED:
+        assert min(best(service, query)) > 0.3, query
+    for query in UNANSWERED:
+        assert max(best(service, query)) < 0.3, query
+    before = [service.search(query) for query in (*ANSWERED, *UNANSWERED)]
+    assert all(0 <= it.score <= 1 for answer in before for found in (answer.hits, answer.results) for it in found)
+    if embedder == "off":
+        server.stop()
+        delete_index(server)
+        again = connect(start_server(embedder=embedder))
+        assert [again.search(query) for query in (*ANSWERED, *UNANSWERED)] == before
