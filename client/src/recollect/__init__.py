@@ -49,7 +49,10 @@ from recollect._types.conversation import (
     ConversationPage,
     DeletionReceipt,
     LoadedConversation,
+    NoteRecord,
+    Notes,
     Party,
+    RegeneratedNotes,
     RemovedFrom,
 )
 from recollect._types.external import (
@@ -181,6 +184,8 @@ __all__ = [
     "Message",
     "MessageDelta",
     "NotFound",
+    "NoteRecord",
+    "Notes",
     "OwnerIdentity",
     "Party",
     "PermissionDenied",
@@ -191,6 +196,7 @@ __all__ = [
     "RecentOrder",
     "RecollectError",
     "RecordedReply",
+    "RegeneratedNotes",
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",

@@ -15,6 +15,7 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.languages import language_of
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of
+from recollect_server.domain.topics import fitting, telling
 from recollect_server.inference.condensing import condensed
 from recollect_server.inference.headlines import headline, opening_title
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
@@ -39,21 +40,25 @@ def _go_on() -> None:
 class Extractive:
     """A LanguageModel that is a rule. `breathe` is called often while it works: it may let others go first."""
 
-    name = "extractive"
+    name = writer = "extractive"
+    model = ""
 
     def __init__(self, breathe: Callable[[], None] = _go_on) -> None:
         self._breathe = breathe
 
-    def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:  # noqa: ARG002 - everything is read again
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002
         """The notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
         speakers = {word for message in said for word in topical(message.sender)}
-        topics = topics_of(sentences, weights, speakers, language_of(message.content for message in spoken(said)))
+        language = language_of(message.content for message in spoken(said))
+        topics = topics_of(sentences, weights, speakers, language)
         title, source = headline(said, sentences)
         abbreviation = self._abbreviated(said, sentences, weights, source)
         if not abbreviation:  # small talk, or none of the words that were said are words
             abbreviation = clipped(" ".join(" ".join(message.content for message in said).split()), MAX_ABBREVIATION // 2)
+        often = Counter(word for sentence in sentences for word in topical(sentence.text, language))
+        topics = (*fitting(labels, often), *telling(topics, often))
         draft = Notes(abbreviation or "Nothing was said in words.", title or opening_title(said), topics, anchors_in(said))
         return notes_of(draft, [message.sequence for message in said])
 
