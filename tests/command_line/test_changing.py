@@ -32,7 +32,10 @@ def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talke
     assert inside("notes", it.id, on_terminal=True).out == "No notes yet.\n"
     [stored] = inside("notes", it.id, "Decided:", "rotate daily.", "--topic", "logging", "--topic", "disk").lines
     assert (stored["abbreviation"], stored["topics"]) == ("Decided: rotate daily.", ["logging", "disk"])
-    assert inside("notes", it.id, on_terminal=True).out == "Decided: rotate daily.\n"
+    notes, by = inside("notes", it.id, on_terminal=True).out.splitlines()
+    assert notes == "Decided: rotate daily."
+    assert by.startswith("Written by caller on ")
+    assert inside("notes", it.id).lines[0]["notes"]["abbreviation"]["writer"] == "caller"
     file = tmp_path / "notes.txt"
     file.write_text("Open: who watches\nthe backup?\n")
     assert inside("notes", it.id, "--file", str(file)).code == 0
@@ -46,6 +49,15 @@ def test_notes_shows_and_records_the_notes(inside: Inside, client: Client, talke
     file.write_bytes(b"\xff")
     assert inside("notes", it.id, "--file", str(file)).code == 1
     assert inside("notes", it.id, "--topic", "disk").code == 2
+
+
+def test_redo_notes_counts_those_that_get_new_ones(inside: Inside, talked: Talked) -> None:
+    it = talked()
+    inside("notes", it.id, "Decided: rotate daily.")
+    assert inside("redo-notes", it.id).lines == [{"queued": 0, "kept": 1}]
+    said = inside("redo-notes", it.id, "--writer", "caller", "--dry-run", on_terminal=True)
+    assert said.out == "1 conversations would get new notes; 0 others that match keep theirs.\n"
+    assert inside("redo-notes").code != 0  # nothing is chosen, and --all is not said
 
 
 def test_switch_leaves_one_conversation_and_shows_the_other(inside: Inside, client: Client, talked: Talked) -> None:

@@ -12,7 +12,7 @@ from recollect_server.storage.transcript.files import TranscriptFolder
 Digest = dict[str, list[tuple[object, ...]]]
 
 _LINE = (1 << SEQUENCE_BITS) - 1
-_BY_NAME = ("conversations", "notes", "topics", "participants", "progress", "anchors")
+_BY_NAME = ("conversations", "notes", "topics", "participants", "progress", "anchors", "note_records")
 _BY_MESSAGE = {"messages": "SELECT * FROM messages", "words": "SELECT doc, term, col, offset FROM turns_occurrences"}
 _NOT_IN_TRANSCRIPTS = {"number", "abbreviation_wanted", "needs_abbreviation", "compaction_from"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from recollect_server.app import FolderLock
-from recollect_server.domain.conversation import Party
+from recollect_server.domain.conversation import CALLER, NoteRecord, Party
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
@@ -62,7 +62,7 @@ class Life:
             case "rename":
                 return service.rename(name, call.texts[0], call.request_id)
             case "abbreviate":
-                return service.record_abbreviation(name, call.texts[0], (), call.request_id)
+                return service.record_abbreviation(name, call.texts[0], (), NoteRecord(CALLER), call.request_id)
             case "delete":
                 return service.delete(name, 0, call.request_id)
         raise ValueError(call.kind)

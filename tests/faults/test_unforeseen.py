@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import structlog
@@ -45,10 +46,10 @@ def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
 ) -> None:
     whole = Extractive.write_notes
 
-    def faulty(self: Extractive, said: Sequence[Message], earlier: str) -> Notes:
+    def faulty(self: Extractive, said: Sequence[Message], earlier: str, *labels: Any) -> Notes:
         if "ship" in said[0].content:
             raise ZeroDivisionError
-        return whole(self, said, earlier)
+        return whole(self, said, earlier, *labels)
 
     monkeypatch.setattr(Extractive, "write_notes", faulty)
     server = start_server(abbreviator="extractive")

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import orjson
 import pytest
 from recollect_server.domain.message import Message, Role
-from recollect_server.inference.claude import Claude
+from recollect_server.inference.claude import AnthropicEndpoint
+from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.patience import Backoff
-from recollect_server.inference.spending import Spending, Spent
+from recollect_server.inference.spending import Budget, Spending, Spent
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import connect, transcript
@@ -38,6 +40,8 @@ class Answer:
     """Never answers, until the test ends."""
     wait: bool = False
     """Answers once the test says `go_on`."""
+    trickle: bool = False
+    """Sends a space at a time, for as long as somebody reads."""
     gone: bool = False
     """The connection ends without an answer."""
 
@@ -96,10 +100,15 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
                 return
             body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             self.send_response(answer.status)
-            for name, value in ({"content-type": "application/json", "content-length": str(len(body))} | answer.headers).items():
+            for name, value in (
+                {"content-type": "application/json", "content-length": str(len(body) + 10_000 * answer.trickle)} | answer.headers
+            ).items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):
+                while answer.trickle and not over.wait(0.05):
+                    self.wfile.write(b" ")
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""
@@ -186,16 +195,16 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def make(api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds) -> Iterator[Callable[..., Claude]]:
+def make(api: Api, ledger: Ledger, clock: MovableClock, seconds: Seconds) -> Iterator[Callable[..., HostedModel]]:
     """Makes models that ask `api`, and hardly wait between tries."""
-    made: list[Claude] = []
+    made: list[HostedModel] = []
 
     def make_model(
         max_calls: int = 100, max_tokens: int = 100_000, timeout: float = 20.0, tries: int = 3, model: str = "haiku"
-    ) -> Claude:
-        spending = Spending(clock, max_calls, max_tokens, ledger.read, ledger.write)
+    ) -> HostedModel:
+        spending = Spending(clock, Budget(max_calls, max_tokens), ledger.read, ledger.write)
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
-        made.append(Claude(model, spending, timeout=timeout, backoff=backoff, now=seconds))
+        made.append(HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds))
         return made[-1]
 
     yield make_model

@@ -9,10 +9,11 @@ import pytest
 from anthropic import transform_schema
 from anthropic.resources.messages.messages import DEPRECATED_MODELS
 from anthropic.types.model import Model
-from recollect_server.inference.claude import ALIASES, Claude
-from recollect_server.inference.language_model import ModelUnavailable
+from recollect_server.inference.claude import ALIASES, AnthropicEndpoint
+from recollect_server.inference.hosted import HostedModel
+from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.prompts import NOTES_SCHEMA, SUMMARY_SCHEMA
-from recollect_server.inference.spending import Spending
+from recollect_server.inference.spending import Budget, Spending
 
 from tests.conftest import MovableClock
 from tests.naming.conftest import NOTES, Answer, Api, Ledger, Said, Seconds, refused, wrote
@@ -48,21 +49,22 @@ def version_of(name: str) -> list[int]:
     return [int(part) for part in name.split("-")[2:] if len(part) < 8]
 
 
-def test_what_is_no_alias_is_a_models_id(make: Callable[..., Claude], api: Api, said: Said) -> None:
+def test_what_is_no_alias_is_a_models_id(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
     make(model="claude-opus-4-8").write_notes(said("Hello"), "")
     assert api.asked[0]["model"] == "claude-opus-4-8"
 
 
-def test_a_model_that_the_api_does_not_have_is_named_and_asked_for_once(make: Callable[..., Claude], api: Api, said: Said) -> None:
+def test_a_model_that_the_api_does_not_have_is_named_and_asked_for_again_later(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
     api.answers = [refused(404, "not_found_error"), wrote(NOTES)]
     model = make(model="hiaku")
-    for _ in range(3):
-        with pytest.raises(ModelUnavailable, match="the API has no model hiaku: name another with --abbreviation-model"):
-            model.write_notes(said("Hello"), "")
-    assert len(api.asked) == 1
+    with pytest.raises(ModelUnavailable, match="the API has no model hiaku: name another with --abbreviation-model"):
+        model.write_notes(said("Hello"), "")
+    assert model.write_notes(said("Hello"), "").title == "Shipping on Friday"
 
 
-def test_an_address_that_is_not_the_apis_is_asked_again_later(make: Callable[..., Claude], api: Api, said: Said) -> None:
+def test_an_address_that_is_not_the_apis_is_asked_again_later(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
     api.answers = [Answer(b"<html>nothing here</html>", 404), wrote(NOTES)]
     model = make()
     with pytest.raises(ModelUnavailable, match="404"):
@@ -81,13 +83,13 @@ def test_an_address_that_is_not_the_apis_is_asked_again_later(make: Callable[...
         Answer(gone=True),
     ],
 )
-def test_a_refusal_that_may_pass_is_asked_again(make: Callable[..., Claude], api: Api, said: Said, refusal: Answer) -> None:
+def test_a_refusal_that_may_pass_is_asked_again(make: Callable[..., HostedModel], api: Api, said: Said, refusal: Answer) -> None:
     api.answers[:0] = [refusal, refused(408, "timeout_error")]
     assert make().write_notes(said("Hello"), "").title == "Shipping on Friday"
     assert len(api.asked) == 3
 
 
-def test_the_servers_retry_after_is_waited_for(make: Callable[..., Claude], api: Api, said: Said) -> None:
+def test_the_servers_retry_after_is_waited_for(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
     model = make()
     model.write_notes(said("Hello"), "")  # the SDK is imported now, which takes longer
     api.answers.insert(0, refused(429, "rate_limit_error", **{"retry-after": "1"}))
@@ -97,21 +99,33 @@ def test_the_servers_retry_after_is_waited_for(make: Callable[..., Claude], api:
     assert len(api.asked) == 3
 
 
-def test_a_server_that_says_tomorrow_is_not_waited_for(make: Callable[..., Claude], api: Api, said: Said) -> None:
+def test_a_server_that_says_tomorrow_is_not_waited_for(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
     api.answers = [refused(429, "rate_limit_error", **{"retry-after": "86400"})]
     with pytest.raises(ModelUnavailable, match="429"):
         make().write_notes(said("Hello"), "")
     assert len(api.asked) == 1
 
 
-def test_an_answer_that_takes_too_long_is_given_up(make: Callable[..., Claude], api: Api, said: Said) -> None:
-    api.answers.insert(0, Answer(hold=True))
-    assert make(timeout=1.0).write_notes(said("Hello"), "").title == "Shipping on Friday"
-    assert len(api.asked) == 2
+def test_an_answer_that_takes_too_long_concerns_its_conversation_alone_until_it_happens_again_and_again(
+    make: Callable[..., HostedModel], api: Api, said: Said
+) -> None:
+    api.answers = [Answer(hold=True)]
+    model = make(timeout=0.3)
+    with pytest.raises(CannotWrite, match="took too long"):
+        model.write_notes(said("Hello"), "")
+    with pytest.raises(ModelUnavailable, match="took too long"):
+        model.write_notes(said("Hello"), "")
+    assert len(api.asked) == 2  # no retries: others wait
+
+
+def test_an_answer_that_trickles_in_is_given_up(make: Callable[..., HostedModel], api: Api, said: Said) -> None:
+    api.answers = [Answer(wrote(NOTES).body, trickle=True)]
+    with pytest.raises(CannotWrite, match="took too long"):
+        make(timeout=0.3).write_notes(said("Hello"), "")
 
 
 def test_a_wrong_key_stops_all_and_stands_in_no_log(
-    make: Callable[..., Claude], api: Api, said: Said, caplog: pytest.LogCaptureFixture
+    make: Callable[..., HostedModel], api: Api, said: Said, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     api.answers = [refused(401, "authentication_error")]
@@ -122,7 +136,7 @@ def test_a_wrong_key_stops_all_and_stands_in_no_log(
 
 
 def test_after_too_many_failures_the_api_is_left_alone_for_a_while(
-    make: Callable[..., Claude], api: Api, said: Said, seconds: Seconds
+    make: Callable[..., HostedModel], api: Api, said: Said, seconds: Seconds
 ) -> None:
     api.answers = [refused(529, "overloaded_error")]
     model = make(tries=1)
@@ -143,7 +157,7 @@ def test_after_too_many_failures_the_api_is_left_alone_for_a_while(
 
 
 def test_a_days_budget_of_calls_and_of_tokens_holds_over_a_restart_and_ends_with_the_day(
-    make: Callable[..., Claude], api: Api, said: Said, clock: MovableClock
+    make: Callable[..., HostedModel], api: Api, said: Said, clock: MovableClock
 ) -> None:
     make(max_calls=2).write_notes(said("Hello"), "")
     again = make(max_calls=2)
@@ -159,4 +173,4 @@ def test_a_days_budget_of_calls_and_of_tokens_holds_over_a_restart_and_ends_with
 def test_without_a_key_the_model_says_so(monkeypatch: pytest.MonkeyPatch, clock: MovableClock, ledger: Ledger, api: Api) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelUnavailable, match="ANTHROPIC_API_KEY"):
-        Claude("haiku", Spending(clock, 9, 9, ledger.read, ledger.write))
+        AnthropicEndpoint("haiku", Spending(clock, Budget(9, 9), ledger.read, ledger.write))

@@ -59,7 +59,7 @@ def test_whatever_one_message_says_it_gets_notes(said: Said, content: str) -> No
     "content", ["\n" * 20_000, " \n" * 10_000, "[" * 20_000, "```" * 6_000, "!" * 20_000 + "x", "[a](" * 5_000]
 )
 def test_a_message_of_nothing_but_marks_is_read_in_a_moment(said: Said, content: str) -> None:
-    assert Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation == "We ship on Friday."
+    assert Extractive().write_notes(said(*[content] * 10, "We ship on Friday."), "").abbreviation == "User: We ship on Friday."
 
 
 def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(said: Said) -> None:
@@ -80,7 +80,7 @@ def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(
         ("Hi, my name is Alex Meyer and I work as a nurse in Ghent.", {"name": "Alex Meyer", "occupation": "nurse in Ghent"}),
         ("Please call me Al.", {"preferred_name": "Al"}),
         ("I live in New York because of the job.", {"location": "New York"}),
-        ("I prefer short answers, always.", {"preference.short-answers": "short answers"}),
+        ("I prefer short answers, always.", {"preference.answer-length": "short answers"}),
         ("Call me Tomorrow.", {}),
         ("Would it help if I live in Paris?", {}),
         ("Imagine my name is Napoleon.", {}),

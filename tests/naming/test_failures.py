@@ -91,7 +91,7 @@ def test_a_transcript_that_cannot_be_read_holds_up_no_other(start_server: Start,
     until(lambda: "notes_failed: 1 conversations, as: the transcript cannot be read" in stats(server))
 
 
-def test_a_reason_is_logged_once_however_often_others_succeed_in_between(
+def test_a_failure_of_a_conversation_is_logged_once_however_often_others_succeed_in_between(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.about["bomb"] = REFUSED
@@ -107,7 +107,7 @@ def test_a_reason_is_logged_once_however_often_others_succeed_in_between(
     until(lambda: len(api.asked) == 15)
     assert [bool(service.get(each).abbreviation) for each in conversations] == [True, False] * 5
     said = capsys.readouterr().out
-    assert (said.count("notes_not_written"), said.count("notes_written_again")) == (1, 0)
+    assert (said.count("notes_not_written"), said.count("notes_written_again")) == (5, 0)
     del api.about["bomb"]
     clock.move(5 * MINUTE)
     until(lambda: all(service.get(each).abbreviation for each in conversations))
@@ -129,7 +129,7 @@ def test_one_that_the_api_refuses_as_if_it_were_all_does_not_stop_the_others(
     until(lambda: all(service.get(other).abbreviation for other in others))
 
 
-def test_a_model_that_the_api_does_not_have_stands_in_the_stats_and_is_asked_for_once(
+def test_a_model_that_the_api_does_not_have_is_asked_for_again_with_the_next_sweep(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
     api.answers = [refused(404, "not_found_error"), wrote(NOTES)]
@@ -137,17 +137,44 @@ def test_a_model_that_the_api_does_not_have_stands_in_the_stats_and_is_asked_for
     service = connect(server)
     conversation = service.told("When do we ship?")
     clock.move(10 * MINUTE)
-    reason = "as: the API has no model hiaku: name another with --abbreviation-model"
-    until(lambda: reason in stats(server))
-    told = [conversation]
-    while len(told) < 4:
-        told.append(service.told("Rotate the logs daily."))
-        clock.move(10 * MINUTE)
-        until(lambda: note_state_of(server.folder).failed == len(told))
+    until(lambda: "as: the API has no model hiaku: name another with --abbreviation-model" in stats(server))
     assert len(api.asked) == 1
-    server.stop()
-    again = connect(start_server(abbreviator="anthropic"))
-    until(lambda: again.get(conversation).abbreviation)
+    clock.move(5 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+
+
+def test_a_failure_is_told_with_its_conversation_in_the_log_the_stats_and_the_api(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.about["bomb"] = REFUSED
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    failed, other = service.told("Talk of a bomb."), service.told("Rotate the logs daily.")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(other).abbreviation)
+    until(lambda: service.get(failed).notes.failure == "the model refused")
+    assert not service.get(other).notes.failure
+    assert f"conversation={failed}" in capsys.readouterr().out
+    assert f"notes_failed_of {failed}: the model refused" in stats(server)
+    assert [it.notes.failure for it in service.listed(notes_failed=True).conversations] == ["the model refused"]
+    assert [it.id for it in service.listed(notes_failed=False).conversations] == [other]
+    del api.about["bomb"]
+    clock.move(5 * MINUTE)
+    until(lambda: service.get(failed).abbreviation)
+    assert not service.get(failed).notes.failure
+
+
+def test_a_call_that_hangs_holds_up_no_other_conversation(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    api.about["bomb"] = Answer(hold=True)
+    service = connect(start_server(abbreviator="anthropic", abbreviation_timeout="1s"))
+    hanging = service.told("Talk of a bomb.")
+    clock.move(1)
+    others = [service.told(f"Rotate log {number}.") for number in range(5)]
+    clock.move(10 * MINUTE)
+    until(lambda: all(service.get(other).abbreviation for other in others))
+    until(lambda: service.get(hanging).notes.failure == "the API took too long")
 
 
 def test_what_failed_is_tried_again_at_the_start(start_server: Start, connect: Connect, clock: MovableClock, api: Api) -> None:
@@ -274,4 +301,6 @@ def test_a_model_that_is_fooled_writes_notes_and_nothing_else(
     until(lambda: service.get(conversation).abbreviation)
     assert service.get(conversation).title == "Mine"
     assert kinds(server, conversation) == ["title_assigned", "meta_update", "abbreviation"]
-    assert events(server, conversation)[2].keys() == {"type", "event", "text", "topics", "timestamp", "crc"}
+    assert events(server, conversation)[2].keys() == {
+        "type", "event", "text", "topics", "writer", "model", "timestamp", "crc",
+    }  # fmt: skip

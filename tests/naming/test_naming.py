@@ -34,7 +34,7 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(service: Service, n
     service.append(second, agent("A scaly mammal."))
     clock.move(MINUTE)
     until(lambda: service.get(first).abbreviation)
-    assert service.get(first).abbreviation == "Rotate the logs daily."
+    assert service.get(first).abbreviation == "User: Rotate the logs daily."
     clock.move(9 * MINUTE - 1)
     leave(service, service.told("Ask Marta about it."))  # once this one has notes, the writer has looked around again
     assert not service.get(second).abbreviation
@@ -54,8 +54,7 @@ def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(service: Service
     four, five = service.told(*TURNS[:4]), service.told(*TURNS)
     until(lambda: service.get(five).title)
     title = service.get(five).title
-    assert 2 <= len(title.split()) <= 6
-    assert len(title) <= 80
+    assert title == "Why Is the Web Server Slow"
     assert service.get(five).topics
     assert kinds(naming, five) == ["title_assigned"]
     assert not service.get(four).title

@@ -23,12 +23,14 @@ NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
         ("the end of the affair", "The End of the Affair"),
         ("北京大学入学", "北京大学入学"),
         ("Monitoring", ""),
-        ("one two three four five six seven", ""),
+        ("one two three four five six seven eight nine", ""),
+        ("wie repariere ich das Ventil", "Wie repariere ich das Ventil"),
+        ("comment réparer une fuite", "Comment réparer une fuite"),
         ("", ""),
         (f"{'a' * 50} {'b' * 50}", ""),
     ],
 )
-def test_a_title_has_two_to_six_words_in_title_case_or_is_none(written: str, title: str) -> None:
+def test_a_title_has_two_to_eight_words_in_the_case_of_its_language_or_is_none(written: str, title: str) -> None:
     assert title_of(written) == title
 
 

@@ -53,7 +53,10 @@ if TYPE_CHECKING:
         ConversationPage,
         DeletionReceipt,
         LoadedConversation,
+        NoteRecord,
+        Notes,
         Party,
+        RegeneratedNotes,
         RemovedFrom,
     )
     from recollect._types.external import (
@@ -185,6 +188,8 @@ __all__ = [
     "Message",
     "MessageDelta",
     "NotFound",
+    "NoteRecord",
+    "Notes",
     "OwnerIdentity",
     "Party",
     "PermissionDenied",
@@ -195,6 +200,7 @@ __all__ = [
     "RecentOrder",
     "RecollectError",
     "RecordedReply",
+    "RegeneratedNotes",
     "RemovedFrom",
     "ResourceExhausted",
     "RetryPolicy",

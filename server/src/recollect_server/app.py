@@ -16,11 +16,15 @@ import structlog
 from recollect_server.domain.packing import Recalling
 from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
-from recollect_server.inference.claude import KEY, Claude
+from recollect_server.inference import claude, openai_api
+from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.hosted import Endpoint, HostedModel
 from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
-from recollect_server.inference.spending import Spending, Spent
+from recollect_server.inference.openai_api import OpenAIEndpoint
+from recollect_server.inference.patience import Backoff
+from recollect_server.inference.spending import Budget, Spending, Spent
 from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
@@ -80,6 +84,7 @@ class OutOfMemory(CannotStart):
 NO_MEMORY = (
     "there is not enough memory, or there may be no more threads: raise the limit (ulimit -v, ulimit -u), or lower --threads"
 )
+_REDO_SHARE = 0.5  # of a day's budget that writing offline notes anew may use: the rest is for new notes
 _OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
 _OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
 _USUAL_STACK = 8 << 20
@@ -227,7 +232,7 @@ def start(
         window = Window(settings.context_hot_turns, settings.context_warm_turns)
         choosing = Choosing(weights, recalling, settings.excerpt_tokens, window)
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
-        conversations = Conversations(space)
+        conversations = Conversations(space, notes_by_rule=_abbreviator(settings) == "extractive")
         try:
             identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
         except OSError as error:
@@ -272,12 +277,14 @@ def start(
         if meaning.on:
             workers = Workers(settings.embedding_threads)
             stops += (workers.stop, EmbedderJob(Embedding(space, meaning, workers)).stop)
-        if (model := _language_model(settings, space)) is not None:
-            tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout))]
+        if (notes := _writer(settings, space)) is not None:
+            model = notes.model
+            tasks: list[Task] = [Naming(space, model, milliseconds(settings.idle_timeout), notes.may_redo)]
             if settings.compaction:
                 tasks.append(Compaction(space, model, settings.compaction_messages, settings.compaction_keep))
             sweep_interval = milliseconds(settings.sweep_interval)
-            stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads).stop)
+            slow = settings.abbreviation_timeout.total_seconds() / 2
+            stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads, slow).stop)
             log.info("notes_are_taken", by=model.name)
         stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
@@ -312,20 +319,62 @@ def _model_folder(settings: Settings) -> Path | None:
     return folder
 
 
-def _language_model(settings: Settings, space: Space) -> LanguageModel | None:
-    """Who takes notes; None for nobody. Raises CannotStart if it is one that cannot be asked."""
-    if settings.abbreviator == "off":
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Who takes notes, and whether offline ones may be written anew just now."""
+
+    model: LanguageModel
+    may_redo: Callable[[], bool] = lambda: False
+
+
+def _writer(settings: Settings, space: Space) -> _Writer | None:
+    """Return who takes notes; None for nobody. Raise CannotStart if it is one that cannot be asked."""
+    chosen = _abbreviator(settings)
+    if chosen == "off":
         return None
-    if settings.abbreviator == "extractive" or (settings.abbreviator == "auto" and not os.environ.get(KEY)):
-        return Extractive(Breath())
-    spending = Spending(
-        space.clock,
+    if chosen == "extractive":
+        return _Writer(Extractive(Breath()))
+    budget = Budget(
         settings.abbreviation_daily_calls,
         settings.abbreviation_daily_tokens,
+        settings.abbreviation_daily_cost,
+        settings.abbreviation_input_price,
+        settings.abbreviation_output_price,
+    )
+    spending = Spending(
+        space.clock,
+        budget,
         read=lambda day: Spent(*space.index.spent(day)),
-        write=lambda day, spent: space.index.spend(day, spent.calls, spent.tokens),
+        write=lambda day, spent: space.index.spend(day, spent.calls, spent.tokens, spent.cost),
+    )
+    backoff = Backoff(
+        tries=settings.abbreviation_tries,
+        failures=settings.abbreviation_failures,
+        rest=settings.abbreviation_rest.total_seconds(),
     )
     try:
-        return Claude(settings.abbreviation_model, spending)
+        model = HostedModel(_endpoint(settings, chosen, spending), backoff)
     except ModelUnavailable as error:
         raise CannotStart(str(error)) from error
+    return _Writer(model, lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE)
+
+
+def _abbreviator(settings: Settings) -> str:
+    """Return which kind of writer takes notes: `anthropic`, `openai`, `extractive` or `off`."""
+    if settings.abbreviator == "auto":
+        return "anthropic" if os.environ.get(claude.KEY) else "extractive"
+    return settings.abbreviator
+
+
+def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
+    """Return the endpoint of a hosted model. Raise ModelUnavailable if it cannot be asked."""
+    model, part_tokens = settings.abbreviation_model, settings.abbreviation_part_tokens
+    timeout = settings.abbreviation_timeout.total_seconds()
+    if chosen == "anthropic":
+        name = "haiku" if model == "auto" else model
+        return AnthropicEndpoint(name, spending, timeout=timeout, part_tokens=part_tokens or claude.PART_TOKENS)
+    if model == "auto":
+        raise ModelUnavailable("--abbreviator openai needs a model: name one that the server has with --abbreviation-model")
+    return OpenAIEndpoint(
+        settings.abbreviation_url, model, spending, timeout=timeout, part_tokens=part_tokens or openai_api.PART_TOKENS
+    )

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
@@ -109,6 +110,15 @@ def _models(value: str) -> str:
     return ", ".join(dict.fromkeys(names)) or "any"
 
 
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not value.isprintable() or " " in value:
+        raise ValueError("must be a URL as http://127.0.0.1:11434/v1")
+    if parts.username or parts.password:
+        raise ValueError("must hold no user or password: a key is read from OPENAI_API_KEY")
+    return value
+
+
 def _one_line(value: str) -> str:
     if value != value.strip() or not value.isprintable():
         raise ValueError("must be one line without space around it")
@@ -167,13 +177,33 @@ class Settings(BaseSettings):
     sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="notes that failed are tried again so often; 1s or longer"
     )
-    abbreviator: Literal["auto", "anthropic", "extractive", "off"] = Field(
+    abbreviator: Literal["auto", "anthropic", "openai", "extractive", "off"] = Field(
         "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
     )
-    abbreviation_model: str = Field("haiku", min_length=1, description="anthropic's model: haiku, sonnet, opus, or a model's id")
+    abbreviation_model: str = Field(
+        "auto", min_length=1, description="anthropic's model: haiku (auto), sonnet, opus, or an id; openai: the server's model"
+    )
+    abbreviation_url: Annotated[str, AfterValidator(_url)] = Field(
+        "http://127.0.0.1:11434/v1", description="openai: the base URL of the OpenAI-compatible API; the default is Ollama's"
+    )
     abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that notes are taken of at the same time")
+    abbreviation_timeout: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
+        timedelta(minutes=2), description="how long a call of the model may take; after half of it the next one begins beside it"
+    )
+    abbreviation_part_tokens: int = Field(
+        0, ge=0, description="tokens of a conversation that a model reads at once; 0: 30000 for anthropic, 2500 for openai"
+    )
     abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
     abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
+    abbreviation_daily_cost: float = Field(0.0, ge=0, description="US dollars that they may cost; 0: any amount")
+    abbreviation_input_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that the model reads")
+    abbreviation_output_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that it writes")
+    abbreviation_tries: int = Field(4, ge=1, le=20, description="how often a call that the model's server refuses is made")
+    abbreviation_failures: int = Field(3, ge=1, description="after so many failed calls in a row the model is left alone")
+    abbreviation_rest: Duration = Field(timedelta(minutes=2), description="how long it is left alone then")
+    redo_offline_notes: bool = Field(
+        False, description="whether a model writes offline notes anew, within half of the day's budget, the oldest first"
+    )
     compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
     compaction_messages: int = Field(
         40, ge=2, le=100_000, description="messages behind the last summary that a conversation may have before it is condensed"

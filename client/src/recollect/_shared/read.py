@@ -65,7 +65,13 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
         usage_total=_usage(it.usage_total),
         cost_total=it.cost_total,
         compressed_through=it.compressed_through,
+        notes=_notes(it.notes) if it.HasField("notes") else None,
     )
+
+
+def regenerated(it: conversation_service_pb2.RegenerateNotesResponse) -> conversations.RegeneratedNotes:
+    """The answer to RegenerateNotes."""
+    return conversations.RegeneratedNotes(queued=it.queued, kept=it.kept)
 
 
 def conversation_page(it: conversation_service_pb2.ListResponse) -> conversations.ConversationPage:
@@ -195,6 +201,19 @@ def _party(it: conversation_pb2.Party) -> conversations.Party:
         subject=it.subject,
         contact_name=it.contact_name,
     )
+
+
+def _notes(it: conversation_pb2.Notes) -> conversations.Notes:
+    return conversations.Notes(
+        abbreviation=_note_record(it.abbreviation) if it.HasField("abbreviation") else None,
+        title=_note_record(it.title) if it.HasField("title") else None,
+        failure=it.failure,
+    )
+
+
+def _note_record(it: conversation_pb2.NoteRecord) -> conversations.NoteRecord:
+    time = moment(it.write_time) if it.HasField("write_time") else None
+    return conversations.NoteRecord(writer=it.writer, model=it.model, write_time=time)
 
 
 def _struct(it: Struct) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from recollect._types.conversation import (
     DeletionReceipt,
     LoadedConversation,
     Party,
+    RegeneratedNotes,
 )
 from recollect._types.message import Message
 from recollect._types.update import Update
@@ -76,17 +77,19 @@ class Conversations:
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
         query: str | None = None,
+        notes_failed: bool | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[Conversation]:
         """All conversations that match every filter, newest `update_time` first, fetched page by page as they are read.
 
-        `query` is looked for in the title. `timeout` bounds each page.
+        `query` is looked for in the title; `notes_failed` chooses those whose notes the server could not write. `timeout`
+        bounds each page.
 
         >>> for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.title)
         """
-        call = calls.list_page(page_size, None, channels, topics, party, pinned, updated_after, updated_before, query)
+        call = calls.list_page(page_size, None, channels, topics, party, pinned, updated_after, updated_before, query, notes_failed)
         return self._all_pages(call, timeout)
 
     def list_page(
@@ -100,6 +103,7 @@ class Conversations:
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
         query: str | None = None,
+        notes_failed: bool | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -108,7 +112,9 @@ class Conversations:
         >>> page = client.conversations.list_page(page_size=20)
         >>> page = client.conversations.list_page(page_size=20, page_token=page.next_page_token)
         """
-        call = calls.list_page(page_size, page_token, channels, topics, party, pinned, updated_after, updated_before, query)
+        call = calls.list_page(
+            page_size, page_token, channels, topics, party, pinned, updated_after, updated_before, query, notes_failed
+        )
         return self._invoker.run(call, timeout)
 
     def load(
@@ -229,16 +235,20 @@ class Conversations:
         *,
         automatic: bool = False,
         topics: Iterable[str] | None = None,
+        writer: str | None = None,
+        writer_model: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Names a conversation by hand, for good: nothing automatic renames it after that.
 
-        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands.
+        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands. `writer`
+        and `writer_model` then say who wrote the title, as in `NoteRecord`.
 
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        return self._invoker.run(calls.rename(conversation_id, title, automatic, topics, request_id), timeout)
+        call = calls.rename(conversation_id, title, automatic, topics, writer, writer_model, request_id)
+        return self._invoker.run(call, timeout)
 
     def set_model(
         self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None
@@ -274,17 +284,48 @@ class Conversations:
         text: str,
         *,
         topics: Iterable[str] | None = None,
+        writer: str | None = None,
+        writer_model: str | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
         """Records meeting notes that the caller wrote itself: entities, decisions, open questions, outcomes.
 
-        `topics` in kebab-case replace those it has.
+        `topics` in kebab-case replace those it has. `writer` and `writer_model` are for an import: who wrote them, as in
+        `NoteRecord`.
 
         >>> notes = "Decided: rotate the logs daily. Open: who watches the backup."
         >>> client.conversations.record_abbreviation(conversation_id, notes, topics=["logging", "backup"])
         """
-        return self._invoker.run(calls.record_abbreviation(conversation_id, text, topics, request_id), timeout)
+        call = calls.record_abbreviation(conversation_id, text, topics, writer, writer_model, request_id)
+        return self._invoker.run(call, timeout)
+
+    def regenerate_notes(
+        self,
+        conversation_id: str | None = None,
+        *,
+        channels: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        writers: Iterable[str] | None = None,
+        updated_after: datetime | None = None,
+        updated_before: datetime | None = None,
+        all: bool = False,  # noqa: A002 - the contract's name
+        dry_run: bool = False,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> RegeneratedNotes:
+        """Queues notes that the server wrote before to be written anew: of one conversation, or of all that match every filter.
+
+        `writers` chooses by who wrote the present ones: without it, any but `caller`. `all` is needed where no filter is given;
+        `dry_run` counts and queues nothing. Notes that a rule writes never replace those of a model or of a caller.
+
+        >>> answer = client.conversations.regenerate_notes(writers=["extractive"], dry_run=True)
+        >>> print(answer.queued)
+        """
+        call = calls.regenerate_notes(
+            conversation_id, channels, topics, writers, updated_after, updated_before, all, dry_run, request_id
+        )
+        return self._invoker.run(call, timeout)
 
     def delete(
         self,

@@ -28,6 +28,40 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRecord:
+    """Who wrote a note of a conversation, and when."""
+
+    writer: str
+    """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`, or `unknown`."""
+    model: str = ""
+    """The id of the model. Empty where none wrote it."""
+    write_time: datetime | None = None
+    """When it was written. `None` where that was not recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """How the notes of a conversation came about."""
+
+    abbreviation: NoteRecord | None = None
+    """Who wrote the abbreviation. `None` while there is none."""
+    title: NoteRecord | None = None
+    """Who gave the title. `None` while there is none."""
+    failure: str = ""
+    """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegeneratedNotes:
+    """What `regenerate_notes` queued."""
+
+    queued: int
+    """How many conversations get new notes."""
+    kept: int
+    """How many others match and keep theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """What is known of a conversation without reading its messages.
 
@@ -68,6 +102,8 @@ class Conversation:
     """The sum of its messages' cost in US dollars."""
     compressed_through: int
     """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
+    notes: Notes | None = None
+    """How its abbreviation and its title came about. `None` while there is nothing to say of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
-"""`recollect rename`, `model`, `notes`, `switch` and `delete`: what a person changes about a conversation."""
+"""`recollect rename`, `model`, `notes`, `redo-notes`, `switch` and `delete`: what a person changes about a conversation."""
 
+from datetime import datetime
 from typing import BinaryIO
 
 import click
@@ -7,8 +8,20 @@ import click
 from recollect import AnchorDisposition, Conversation, DeletionReceipt
 from recollect._shared.plain import plain
 from recollect.cli.browsing import print_loaded
-from recollect.cli.options import CONVERSATION, Shell, confirm, text_of, with_shell, with_text, with_yes
-from recollect.cli.printing import clean, console, json_line
+from recollect.cli.options import (
+    CONVERSATION,
+    Shell,
+    confirm,
+    text_of,
+    with_channels,
+    with_shell,
+    with_span,
+    with_text,
+    with_yes,
+)
+from recollect.cli.printing import clean, console, json_line, local
+
+WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 
 
 @click.command()
@@ -56,12 +69,62 @@ def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryI
             raise click.UsageError("--topic goes with the text of new notes.")
         it = shell.client.conversations.get(conversation)
         if shell.as_json:
-            json_line({"conversationId": it.id, "abbreviation": it.abbreviation, "topics": list(it.topics)})
+            written = {"notes": plain(it.notes)} if it.notes else {}
+            json_line({"conversationId": it.id, "abbreviation": it.abbreviation, "topics": list(it.topics)} | written)
         else:
             console().print(clean(it.abbreviation or "No notes yet."), soft_wrap=False)
+            if by := _written_by(it):
+                console().print(clean(by, "dim"), soft_wrap=False)
         return
     it = shell.client.conversations.record_abbreviation(conversation, text, topics=topics or None)
     _print_changed(shell, it, "has new notes")
+
+
+@click.command("redo-notes")
+@click.argument("conversation", type=CONVERSATION, required=False)
+@with_channels
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
+@click.option(
+    "--writer",
+    "writers",
+    multiple=True,
+    type=click.Choice(WRITERS),
+    help="Only notes that this one wrote; may be repeated. Without it, any but a caller's.",
+)
+@with_span
+@click.option("--all", "everything", is_flag=True, help="Every conversation, where nothing chooses some.")
+@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@with_shell
+def redo_notes(
+    shell: Shell,
+    conversation: str | None,
+    channels: tuple[str, ...],
+    topics: tuple[str, ...],
+    writers: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    everything: bool,
+    dry_run: bool,
+) -> None:
+    """Have the server write its notes anew: of CONVERSATION, or of all that match.
+
+    It writes them in the background. Those that it writes without a model never replace those of a model or of a caller.
+    """
+    answer = shell.client.conversations.regenerate_notes(
+        conversation,
+        channels=channels,
+        topics=topics,
+        writers=writers,
+        updated_after=since,
+        updated_before=until,
+        all=everything,
+        dry_run=dry_run,
+    )
+    if shell.as_json:
+        json_line({"queued": answer.queued, "kept": answer.kept})
+        return
+    verb = "would get" if dry_run else "get"
+    console().print(clean(f"{answer.queued} conversations {verb} new notes; {answer.kept} others that match keep theirs."))
 
 
 @click.command()
@@ -108,6 +171,19 @@ def delete(shell: Shell, conversations: tuple[str, ...], anchors: str | None, fo
             json_line(plain(receipt))
         else:
             console().print(clean(_removed(receipt)))
+
+
+def _written_by(it: Conversation) -> str:
+    """Return a line that says who wrote the notes, and why the last try failed."""
+    if it.notes is None:
+        return ""
+    said = []
+    if (record := it.notes.abbreviation) and it.abbreviation:
+        when = f" on {local(record.write_time)}" if record.write_time else ""
+        said.append(f"Written by {' '.join(filter(None, (record.writer, record.model)))}{when}.")
+    if it.notes.failure:
+        said.append(f"The last try failed: {it.notes.failure}.")
+    return " ".join(said)
 
 
 def _removed(receipt: DeletionReceipt) -> str:

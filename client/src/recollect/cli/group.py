@@ -9,7 +9,7 @@ import click
 from recollect.cli import exits
 from recollect.cli.anchors import anchors
 from recollect.cli.browsing import list_, recent, show
-from recollect.cli.changing import delete, model, notes, rename, switch
+from recollect.cli.changing import delete, model, notes, redo_notes, rename, switch
 from recollect.cli.chatting import chat
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
@@ -52,7 +52,7 @@ def commands() -> None:
 
 
 for command in (
-    *(list_, show, tail, search, recent, chat, switch, rename, model, notes, delete, export, import_, stats),
+    *(list_, show, tail, search, recent, chat, switch, rename, model, notes, redo_notes, delete, export, import_, stats),
     *(anchors, owners, communications, escalations),
 ):
     commands.add_command(command)

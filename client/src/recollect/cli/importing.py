@@ -324,7 +324,14 @@ def _record(client: Client, conversation_id: str, fields: dict[str, Any], turns:
                 here = max((turns[home] for home in turns if home <= through), default=through)
                 calls.record_compression(conversation_id, here, summary, request_id=request_id)
             case {"type": "event", "event": "abbreviation", "text": text}:
-                calls.record_abbreviation(conversation_id, text, topics=fields.get("topics"), request_id=request_id)
+                calls.record_abbreviation(
+                    conversation_id,
+                    text,
+                    topics=fields.get("topics"),
+                    writer=fields.get("writer"),
+                    writer_model=fields.get("model"),
+                    request_id=request_id,
+                )
             case {"type": "event", "event": "meta_update", "title": title, "manuallyNamed": True}:
                 calls.rename(conversation_id, title, request_id=request_id)
             case {"type": "event", "event": "meta_update", "model": model}:
@@ -332,7 +339,15 @@ def _record(client: Client, conversation_id: str, fields: dict[str, Any], turns:
             case {"type": "event", "event": "meta_update", "title": title}:
                 calls.rename(conversation_id, title, automatic=True, request_id=request_id)
             case {"type": "event", "event": "title_assigned", "title": title}:
-                calls.rename(conversation_id, title, automatic=True, topics=fields.get("topics"), request_id=request_id)
+                calls.rename(
+                    conversation_id,
+                    title,
+                    automatic=True,
+                    topics=fields.get("topics"),
+                    writer=fields.get("writer"),
+                    writer_model=fields.get("model"),
+                    request_id=request_id,
+                )
             case {"type": "event", "event": "meta_update" | "anchor" | "split_suggested"}:
                 pass  # the server's own: it finds them again
             case _:

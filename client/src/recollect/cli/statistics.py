@@ -13,11 +13,15 @@ from recollect._shared.plain import time_text
 from recollect.cli.options import Shell, with_channels, with_shell
 from recollect.cli.printing import clean, console, json_line, local
 
+_SHOWN = 10  # conversations whose notes failed
+
 
 @dataclass
 class _Figures:
     counts: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why notes could not be written, of some conversations."""
     oldest: datetime | None = None
     newest: datetime | None = None
 
@@ -30,6 +34,7 @@ class _Figures:
             untitled=int(not it.title),
             namedByHand=int(it.manually_named),
             withNotes=int(bool(it.abbreviation)),
+            notesFailed=int(bool(it.notes and it.notes.failure)),
             compressed=int(bool(it.compressed_through)),
             pinned=int(it.pinned),
             inputTokens=it.usage_total.input,
@@ -37,11 +42,14 @@ class _Figures:
         )
         self.cost += it.cost_total
         self.oldest = min(self.oldest or it.create_time, it.create_time)
+        if it.notes and it.notes.failure and len(self.failures) < _SHOWN:
+            self.failures[it.id] = it.notes.failure
         self.newest = max(self.newest or it.update_time, it.update_time)
 
     def record(self) -> dict[str, Any]:
         times = {"oldest": self.oldest, "newest": self.newest}
-        return dict(self.counts) | {"cost": self.cost} | {name: time_text(it) for name, it in times.items() if it}
+        failures = {"notesFailedOf": self.failures} if self.failures else {}
+        return dict(self.counts) | failures | {"cost": self.cost} | {name: time_text(it) for name, it in times.items() if it}
 
 
 @click.command()
@@ -74,5 +82,7 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
         table.add_row(*map(clean, (name, *map(str, counts), f"{figures.cost:.2f}")))
     out = console()
     out.print(table, soft_wrap=False)
+    for conversation_id, reason in total.failures.items():
+        out.print(clean(f"No notes of {conversation_id}: {reason}."))
     if total.oldest:
         out.print(clean(f"From {local(total.oldest)} to {local(total.newest)}.", "dim"))

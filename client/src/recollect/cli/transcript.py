@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from recollect import Attachment, Conversation, LoadedConversation, Message, Party, Role, ToolCall, Usage
+from recollect import Attachment, Conversation, LoadedConversation, Message, NoteRecord, Party, Role, ToolCall, Usage
 from recollect._shared.plain import camel, plain, time_text
 
 _CHECKSUM = len(b',"crc":"00000000"}')
@@ -85,17 +85,26 @@ def happened(now: LoadedConversation) -> Iterator[dict[str, Any]]:
     assert it is not None
     time, topics = time_text(it.update_time), list(it.topics)
     if it.title and (not it.manually_named or (topics and not it.abbreviation)):
-        yield {"type": "event", "event": "title_assigned", "title": it.title, "topics": topics, "timestamp": time}
+        title = {"title": it.title, "topics": topics} | _written_by(it.notes.title if it.notes else None)
+        yield {"type": "event", "event": "title_assigned"} | title | {"timestamp": time}
     if it.compressed_through:
         compression = {"compressedThrough": it.compressed_through, "summary": now.compression_summary}
         yield {"type": "event", "event": "compression"} | compression | {"timestamp": time}
     if it.abbreviation:
         notes = {"text": it.abbreviation} | ({"topics": topics} if topics else {})
+        notes |= _written_by(it.notes.abbreviation if it.notes else None)
         yield {"type": "event", "event": "abbreviation"} | notes | {"timestamp": time}
     if it.manually_named:
         yield {"type": "event", "event": "meta_update", "title": it.title, "manuallyNamed": True, "timestamp": time}
     if it.pinned:
         yield {"type": "event", "event": "meta_update", "pinned": True, "timestamp": time}
+
+
+def _written_by(record: NoteRecord | None) -> dict[str, Any]:
+    """Return what a line says of who wrote a note: nothing where nothing is recorded."""
+    if record is None or record.writer == "unknown":
+        return {}
+    return {"writer": record.writer} | ({"model": record.model} if record.model else {})
 
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what a sender of earlier versions may hold, and none may now

@@ -49,7 +49,8 @@ class Anchor(_message.Message):
     the writer of notes.
 
     Of the values of a key the one that was given last holds. But what was found never takes the place of what a caller set, unless
-    it is at least as sure: it is then superseded from its beginning. The same value given again stays the anchor that it is, with a
+    it is at least as sure: it is then superseded from its beginning. Neither does a value that was found with a confidence below 0.5,
+    as those of the writer without a model are, take the place of one that is surer or that a caller set. The same value given again stays the anchor that it is, with a
     caller's new confidence, or the higher one of two that were found.
     """
 

@@ -63,6 +63,76 @@ class Party(_message.Message):
 Global___Party: _TypeAlias = Party  # noqa: Y015
 
 @_typing.final
+class NoteRecord(_message.Message):
+    """Who wrote a note of a conversation, and when."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WRITER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    WRITE_TIME_FIELD_NUMBER: _builtins.int
+    writer: _builtins.str
+    """`extractive`: the server's rule; `anthropic` or `openai`: a model behind such an API; `caller`: a caller, as by Rename or
+    RecordAbbreviation; `unknown`: an earlier version wrote it and kept no record. A later version may name others.
+    """
+    model: _builtins.str
+    """The id of the model at its API. At most 128 characters. Unset where no model wrote it."""
+    @_builtins.property
+    def write_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was written. Unset where that was not recorded."""
+
+    def __init__(
+        self,
+        *,
+        writer: _builtins.str = ...,
+        model: _builtins.str = ...,
+        write_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["write_time", b"write_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "write_time", b"write_time", "writer", b"writer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteRecord: _TypeAlias = NoteRecord  # noqa: Y015
+
+@_typing.final
+class Notes(_message.Message):
+    """How the notes of a conversation came about."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ABBREVIATION_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    failure: _builtins.str
+    """Why the server's last try to write notes failed, if nothing was written since: a sentence without anything that was said. It is
+    tried again (setting `sweep_interval`). Only in answers of Get and List: elsewhere it is unset.
+    """
+    @_builtins.property
+    def abbreviation(self) -> Global___NoteRecord:
+        """Who wrote the abbreviation. Unset while there is none."""
+
+    @_builtins.property
+    def title(self) -> Global___NoteRecord:
+        """Who gave the title. Unset while there is none."""
+
+    def __init__(
+        self,
+        *,
+        abbreviation: Global___NoteRecord | None = ...,
+        title: Global___NoteRecord | None = ...,
+        failure: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "title", b"title"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "failure", b"failure", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Notes: _TypeAlias = Notes  # noqa: Y015
+
+@_typing.final
 class Conversation(_message.Message):
     """What is known of a conversation without reading its messages.
 
@@ -88,6 +158,7 @@ class Conversation(_message.Message):
     USAGE_TOTAL_FIELD_NUMBER: _builtins.int
     COST_TOTAL_FIELD_NUMBER: _builtins.int
     COMPRESSED_THROUGH_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -138,6 +209,10 @@ class Conversation(_message.Message):
     def usage_total(self) -> _message_pb2.Usage:
         """The sum of its messages' usage."""
 
+    @_builtins.property
+    def notes(self) -> Global___Notes:
+        """How its abbreviation and its title came about. Unset while it has neither and no try to write them failed."""
+
     def __init__(
         self,
         *,
@@ -158,10 +233,11 @@ class Conversation(_message.Message):
         usage_total: _message_pb2.Usage | None = ...,
         cost_total: _builtins.float = ...,
         compressed_through: _builtins.int = ...,
+        notes: Global___Notes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "notes", b"notes", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "model", b"model", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "model", b"model", "notes", b"notes", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "turn_count", b"turn_count", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

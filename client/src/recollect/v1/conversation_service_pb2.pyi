@@ -220,6 +220,7 @@ class ListRequest(_message.Message):
     UPDATED_AFTER_FIELD_NUMBER: _builtins.int
     UPDATED_BEFORE_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
+    NOTES_FAILED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """How many at the most. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
@@ -228,6 +229,8 @@ class ListRequest(_message.Message):
     """Pinned or not. Unset means both."""
     query: _builtins.str
     """With this text anywhere in the title, whatever its case. At most 256 characters."""
+    notes_failed: _builtins.bool
+    """Those whose notes the server could not write (see Notes.failure), or the others. Unset means both."""
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """On any of these channels, at most 64. Unset means all."""
@@ -260,13 +263,19 @@ class ListRequest(_message.Message):
         updated_after: _timestamp_pb2.Timestamp | None = ...,
         updated_before: _timestamp_pb2.Timestamp | None = ...,
         query: _builtins.str = ...,
+        notes_failed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "party", b"party", "pinned", b"pinned", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "notes_failed", b"notes_failed", "party", b"party", "pinned", b"pinned", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pinned", b"_pinned", "channels", b"channels", "page_size", b"page_size", "page_token", b"page_token", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__notes_failed: _TypeAlias = _typing.Literal["notes_failed"]  # noqa: Y015
+    _WhichOneofArgType__notes_failed: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed"]  # noqa: Y015
     _WhichOneofReturnType__pinned: _TypeAlias = _typing.Literal["pinned"]  # noqa: Y015
     _WhichOneofArgType__pinned: _TypeAlias = _typing.Literal["_pinned", b"_pinned"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notes_failed) -> _WhichOneofReturnType__notes_failed | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pinned) -> _WhichOneofReturnType__pinned | None: ...
 
 Global___ListRequest: _TypeAlias = ListRequest  # noqa: Y015
@@ -763,6 +772,8 @@ class RenameRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     AUTOMATIC_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    WRITER_FIELD_NUMBER: _builtins.int
+    WRITER_MODEL_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     title: _builtins.str
@@ -773,6 +784,10 @@ class RenameRequest(_message.Message):
     """Names it as the server itself does, for an import: a name that was given by hand stands, with its topics, and the server may
     find another one later. Unset names it by hand, for good.
     """
+    writer: _builtins.str
+    """Who gave the title, only with `automatic`: a writer that NoteRecord names. Unset means `unknown`."""
+    writer_model: _builtins.str
+    """The model that gave it, only with `writer`. At most 128 characters."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What it is about, only with `automatic`: at most 16, each in kebab-case as in Conversation. Unset keeps those that it has."""
@@ -785,10 +800,12 @@ class RenameRequest(_message.Message):
         request_id: _builtins.str = ...,
         automatic: _builtins.bool = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        writer: _builtins.str = ...,
+        writer_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["automatic", b"automatic", "conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["automatic", b"automatic", "conversation_id", b"conversation_id", "request_id", b"request_id", "title", b"title", "topics", b"topics", "writer", b"writer", "writer_model", b"writer_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -942,12 +959,18 @@ class RecordAbbreviationRequest(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    WRITER_FIELD_NUMBER: _builtins.int
+    WRITER_MODEL_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     text: _builtins.str
     """Meeting notes, best of 100 to 200 tokens: entities, decisions, open questions, outcomes. Not only spaces. At most 16 KiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
+    writer: _builtins.str
+    """Who wrote them, for an import: a writer that NoteRecord names. Unset means `caller`."""
+    writer_model: _builtins.str
+    """The model that wrote them, only with `writer`. At most 128 characters."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the conversation is about, in kebab-case. At most 16, each at most 64 characters. Unset keeps the topics it has."""
@@ -959,10 +982,12 @@ class RecordAbbreviationRequest(_message.Message):
         text: _builtins.str = ...,
         request_id: _builtins.str = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        writer: _builtins.str = ...,
+        writer_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "text", b"text", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "request_id", b"request_id", "text", b"text", "topics", b"topics", "writer", b"writer", "writer_model", b"writer_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -991,6 +1016,100 @@ class RecordAbbreviationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordAbbreviationResponse: _TypeAlias = RecordAbbreviationResponse  # noqa: Y015
+
+@_typing.final
+class RegenerateNotesRequest(_message.Message):
+    """Asks for notes anew. Every filter that is set must match; one of them, or `all`, is required."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    CHANNELS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    WRITERS_FIELD_NUMBER: _builtins.int
+    UPDATED_AFTER_FIELD_NUMBER: _builtins.int
+    UPDATED_BEFORE_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """This conversation: `conv-` and a ULID. Unset means any."""
+    all: _builtins.bool
+    """Chooses every conversation, where no filter is set."""
+    dry_run: _builtins.bool
+    """Counts, and queues nothing."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService), for as long as the index stands."""
+    @_builtins.property
+    def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """On any of these channels, at most 64. Unset means all."""
+
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """About any of these topics, at most 64. Unset means all."""
+
+    @_builtins.property
+    def writers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Whose abbreviation one of these wrote, at most 8, each a writer that NoteRecord names. Unset means any but `caller`: a caller's
+        notes are replaced only where this names it.
+        """
+
+    @_builtins.property
+    def updated_after(self) -> _timestamp_pb2.Timestamp:
+        """With `update_time` at or after this moment."""
+
+    @_builtins.property
+    def updated_before(self) -> _timestamp_pb2.Timestamp:
+        """With `update_time` before this moment. Later than `updated_after` where both are set."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        channels: _abc.Iterable[_builtins.str] | None = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        writers: _abc.Iterable[_builtins.str] | None = ...,
+        updated_after: _timestamp_pb2.Timestamp | None = ...,
+        updated_before: _timestamp_pb2.Timestamp | None = ...,
+        all: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "channels", b"channels", "conversation_id", b"conversation_id", "dry_run", b"dry_run", "request_id", b"request_id", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before", "writers", b"writers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegenerateNotesRequest: _TypeAlias = RegenerateNotesRequest  # noqa: Y015
+
+@_typing.final
+class RegenerateNotesResponse(_message.Message):
+    """Answers RegenerateNotes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUED_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    queued: _builtins.int
+    """How many conversations are queued, or would be. Those without an abbreviation are not counted: they wait for their first notes."""
+    kept: _builtins.int
+    """How many others match and keep their notes: those of other `writers`, and those of models and callers where the server writes by
+    a rule.
+    """
+    def __init__(
+        self,
+        *,
+        queued: _builtins.int = ...,
+        kept: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept", b"kept", "queued", b"queued"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegenerateNotesResponse: _TypeAlias = RegenerateNotesResponse  # noqa: Y015
 
 @_typing.final
 class DeleteRequest(_message.Message):

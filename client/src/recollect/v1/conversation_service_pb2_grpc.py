@@ -107,6 +107,11 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.FromString,
                 _registered_method=True)
+        self.RegenerateNotes = channel.unary_unary(
+                '/recollect.v1.ConversationService/RegenerateNotes',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesResponse.FromString,
+                _registered_method=True)
         self.Delete = channel.unary_unary(
                 '/recollect.v1.ConversationService/Delete',
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.DeleteRequest.SerializeToString,
@@ -223,6 +228,16 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RegenerateNotes(self, request, context):
+        """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
+        They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
+        never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
+        remembered for as long as the index stands.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Delete(self, request, context):
         """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
         on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
@@ -294,6 +309,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RecordAbbreviation,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.SerializeToString,
+            ),
+            'RegenerateNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegenerateNotes,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesResponse.SerializeToString,
             ),
             'Delete': grpc.unary_unary_rpc_method_handler(
                     servicer.Delete,
@@ -638,6 +658,33 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/RecordAbbreviation',
             recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegenerateNotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/RegenerateNotes',
+            recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesResponse.FromString,
             options,
             channel_credentials,
             insecure,

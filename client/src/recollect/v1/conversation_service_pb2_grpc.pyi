@@ -82,6 +82,12 @@ class ConversationServiceStub:
     """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes."""
     RecordAbbreviation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+    RegenerateNotes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]
+    """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
+    They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
+    never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
+    remembered for as long as the index stands.
+    """
     Delete: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
     on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
@@ -142,6 +148,12 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes."""
     RecordAbbreviation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]  # type: ignore[assignment]
     """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+    RegenerateNotes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]  # type: ignore[assignment]
+    """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
+    They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
+    never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
+    remembered for as long as the index stands.
+    """
     Delete: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
     on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
@@ -271,6 +283,18 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RecordAbbreviationResponse, _abc.Awaitable[_conversation_service_pb2.RecordAbbreviationResponse]]:
         """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+
+    @_abc_1.abstractmethod
+    def RegenerateNotes(
+        self,
+        request: _conversation_service_pb2.RegenerateNotesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RegenerateNotesResponse, _abc.Awaitable[_conversation_service_pb2.RegenerateNotesResponse]]:
+        """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
+        They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
+        never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
+        remembered for as long as the index stands.
+        """
 
     @_abc_1.abstractmethod
     def Delete(

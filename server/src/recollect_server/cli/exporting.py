@@ -7,7 +7,16 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import click
-from recollect import Client, Conversation, DataDamaged, InvalidArgument, LoadedConversation, NotFound, ResourceExhausted
+from recollect import (
+    Client,
+    Conversation,
+    DataDamaged,
+    InvalidArgument,
+    LoadedConversation,
+    NoteRecord,
+    NotFound,
+    ResourceExhausted,
+)
 
 from recollect_server.cli.conversion import message_from, party_from, time_from
 from recollect_server.cli.options import NamedPath
@@ -167,17 +176,23 @@ def _events(now: LoadedConversation) -> Iterator[Event]:
     """What happened to the conversation besides its messages, as far as it still holds."""
     conversation = now.conversation
     assert conversation is not None
-    time, topics = time_from(conversation.update_time), conversation.topics
+    time, topics, notes = time_from(conversation.update_time), conversation.topics, conversation.notes
     if conversation.title and (not conversation.manually_named or (topics and not conversation.abbreviation)):
-        yield TitleAssigned(conversation.title, topics, time)
+        yield TitleAssigned(conversation.title, topics, time, *_written_by(notes.title if notes else None))
     if conversation.compressed_through:
         yield Compressed(conversation.compressed_through, now.compression_summary, time)
     if conversation.abbreviation:
-        yield Abbreviated(conversation.abbreviation, time, topics or None)
+        by = _written_by(notes.abbreviation if notes else None)
+        yield Abbreviated(conversation.abbreviation, time, topics or None, *by)
     if conversation.manually_named:
         yield MetaUpdated(time, title=conversation.title, manually_named=True)
     if conversation.pinned:
         yield MetaUpdated(time, pinned=True)
+
+
+def _written_by(record: NoteRecord | None) -> tuple[str, str]:
+    """Return writer and model as a line has them: empty where nothing is recorded."""
+    return ("", "") if record is None or record.writer == "unknown" else (record.writer, record.model)
 
 
 def _path(folder: Path, conversation_id: str) -> Path:

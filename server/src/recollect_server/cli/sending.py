@@ -237,14 +237,33 @@ class _Sending:
         def named(*parts: Any) -> str:
             return request_id(*self._plan.key, "event", step.number, *parts)
 
+        def by(writer: str, model: str) -> tuple[str, ...]:
+            """Return what a record adds to the id of a request: nothing for a line of earlier versions, which have none."""
+            return (writer, model) if writer else ()
+
         match step.event:
-            case TitleAssigned(title, topics):
-                self._calls.rename(self._id, title, automatic=True, topics=topics, request_id=named("assigned", title, topics))
+            case TitleAssigned(title, topics, _, writer, model):
+                self._calls.rename(
+                    self._id,
+                    title,
+                    automatic=True,
+                    topics=topics,
+                    writer=writer or None,
+                    writer_model=model or None,
+                    request_id=named("assigned", title, topics, *by(writer, model)),
+                )
             case Compressed(through, summary):
                 through = max((here for home, here in self._turns.items() if home <= through), default=through)
                 self._calls.record_compression(self._id, through, summary, request_id=named(through, summary))
-            case Abbreviated(text, _, topics):
-                self._calls.record_abbreviation(self._id, text, topics=topics, request_id=named(text, topics))
+            case Abbreviated(text, _, topics, writer, model):
+                self._calls.record_abbreviation(
+                    self._id,
+                    text,
+                    topics=topics,
+                    writer=writer or None,
+                    writer_model=model or None,
+                    request_id=named(text, topics, *by(writer, model)),
+                )
             case MetaUpdated(_, title, manually_named, model, pinned):
                 if title is not None and manually_named:
                     self._calls.rename(self._id, title, request_id=named("title", title))

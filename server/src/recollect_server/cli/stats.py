@@ -9,11 +9,18 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.external_checking import external_state_of
-from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.index.note_queue import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tier_log import hits_of
 from recollect_server.storage.transcript.files import SUFFIX, TORN
 from recollect_server.storage.vectors import checking as vectors_checking
+
+
+def _spent(notes: NoteState) -> str:
+    if not notes.day:
+        return "none"
+    cost = f", {notes.cost:.2f} US dollars" if notes.cost else ""
+    return f"{notes.calls} calls, {notes.tokens} tokens{cost} on {notes.day}"
 
 
 @click.command()
@@ -51,7 +58,8 @@ def stats(config: Path | None, **flags: Any) -> None:
         "not_embedded_yet": f"{waiting} conversations",
         "notes_due": f"{notes.without} conversations",
         "notes_failed": f"{notes.failed} conversations" + (f", as: {notes.reason}" if notes.failed else ""),
-        "model_spending": f"{notes.calls} calls, {notes.tokens} tokens on {notes.day}" if notes.day else "none",
+        **{f"notes_failed_of {conversation_id}": reason for conversation_id, reason in notes.failures},
+        "model_spending": _spent(notes),
         "contexts": f"{hits.get('contexts', 0)}, of them {hits.get('hot_in_memory', 0)} with the newest turns from memory and"
         f" {hits.get('cold_asked', 0)} that asked other conversations",
         "messages_in_contexts": f"{hits.get('hot', 0)} hot, {hits.get('warm', 0)} warm, {hits.get('cold', 0)} cold",

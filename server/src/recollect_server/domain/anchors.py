@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.conversation import AnchorSet
 
+TENTATIVE = 0.5
+"""Confidence below which a value that was found takes the place of no surer one. The offline rule stays below it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
@@ -23,11 +26,12 @@ class Anchor:
 
 
 def history(given: Iterable[AnchorSet]) -> list[Anchor]:
-    """What became of the values of one key: the one that holds first, then those it superseded, the last first.
+    """Return what became of the values of one key: the one that holds first, then those it superseded, the last first.
 
-    In the order of time each takes the place of the one before it. But what was found in a conversation never takes the place of
-    what a caller set, unless it is at least as sure; it is then superseded from its beginning. A value that is given again stays
-    what it was: a caller's confidence and source count, of two that were found the higher confidence.
+    In the order of time each takes the place of the one before it. Two kinds do not, and are superseded from their beginning: a
+    value that was found, where a caller's holds that is surer; and a tentative one that was found, where anything but another
+    tentative one that was found holds, so that an offline guess overrules neither a model nor a caller. A value that is given
+    again stays what it was: a caller's confidence and source count, of two that were found the higher confidence.
     """
     holds: Anchor | None = None
     past: list[Anchor] = []
@@ -39,12 +43,20 @@ def history(given: Iterable[AnchorSet]) -> list[Anchor]:
             holds = new
         elif new.value == holds.value:
             holds = _again(holds, new)
-        elif new.by_caller or not holds.by_caller or new.confidence >= holds.confidence:
+        elif _supersedes(new, holds):
             past.append(replace(holds, superseded_time=new.create_time))
             holds = replace(new, supersedes=holds.value)
         else:
             past.append(replace(new, superseded_time=new.create_time))
     return [holds, *reversed(past)] if holds else []
+
+
+def _supersedes(new: Anchor, holds: Anchor) -> bool:
+    if new.by_caller:
+        return True
+    if new.confidence < TENTATIVE:
+        return holds.confidence < TENTATIVE and not holds.by_caller
+    return not holds.by_caller or new.confidence >= holds.confidence
 
 
 def _again(holds: Anchor, new: Anchor) -> Anchor:

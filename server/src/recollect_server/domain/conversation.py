@@ -33,6 +33,25 @@ class Party:
 NOBODY = Party()
 NO_USAGE = Usage()
 
+RULE, CALLER = "extractive", "caller"
+"""Writers of notes: the server's rule, and whoever calls it. Any other that is named is a model's API."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecord:
+    """Who wrote a note, by which model, and when. An empty writer: an earlier version wrote it and kept no record."""
+
+    writer: str = ""
+    model: str = ""
+    time: int = 0
+
+    def stands_before(self, writer: str) -> bool:
+        """Return whether the note may not be replaced by one of this writer: a rule's never replaces a model's or a caller's."""
+        return writer == RULE and self.writer not in ("", RULE)
+
+
+NO_RECORD = NoteRecord()
+
 
 OpenCall = tuple[int, str]
 """A tool call without a result: its turn and its id."""
@@ -68,6 +87,8 @@ class Conversation:
     """Bytes of all contents together: the document length of conversation-level BM25."""
     open_calls: tuple[OpenCall, ...] = ()
     """The newest `MAX_OPEN_CALLS` tool calls that wait for their results, in the order in which they were made."""
+    abbreviation_record: NoteRecord = NO_RECORD
+    title_record: NoteRecord = NO_RECORD
 
     @property
     def name(self) -> str:
@@ -97,6 +118,8 @@ class TitleAssigned:
     title: str
     topics: tuple[str, ...]
     time: int
+    writer: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,8 @@ class Abbreviated:
     text: str
     time: int
     topics: tuple[str, ...] | None = None
+    writer: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +247,7 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
         case TitleAssigned():
             if before.manually_named:
                 return before
-            return replace(before, title=content.title, topics=content.topics or before.topics)
+            return replace(before, title=content.title, topics=content.topics or before.topics, title_record=_record_of(content))
         case Compressed():
             through = min(content.compressed_through, before.turn_count)  # a foreign line may say more than there is
             return replace(before, compressed_through=through, compression_summary=content.summary)
@@ -232,11 +257,13 @@ def fold(before: Conversation | None, content: Content) -> Conversation | None:
                 abbreviation=content.text,
                 abbreviated_through=before.turn_count,
                 topics=before.topics if content.topics is None else content.topics,
+                abbreviation_record=_record_of(content),
             )
         case MetaUpdated():
             return replace(
                 before,
                 title=before.title if content.title is None else content.title,
+                title_record=before.title_record if content.title is None else NO_RECORD,
                 manually_named=before.manually_named if content.manually_named is None else content.manually_named,
                 model=before.model if content.model is None else content.model,
                 pinned=before.pinned if content.pinned is None else content.pinned,
@@ -282,7 +309,13 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         opening=before.opening or opening_of(message.content),
         text_bytes=before.text_bytes + len(message.content.encode()),
         open_calls=open_calls_after(before.open_calls, message),
+        abbreviation_record=before.abbreviation_record,
+        title_record=before.title_record,
     )
+
+
+def _record_of(note: TitleAssigned | Abbreviated) -> NoteRecord:
+    return NoteRecord(note.writer, note.model, note.time) if note.writer else NO_RECORD
 
 
 def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[OpenCall, ...]:

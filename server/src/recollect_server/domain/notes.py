@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
+from recollect_server.domain.languages import ENGLISH, language_of
+from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
 
 MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
 """Estimated tokens of an abbreviation. The lower bound holds only where that much was said."""
 MAX_SUMMARY = 500  # estimated tokens of a compaction's summary
-MIN_TITLE_WORDS, MAX_TITLE_WORDS = 2, 6
+MIN_TITLE_WORDS, MAX_TITLE_WORDS = 2, 8
 MAX_TITLE = 80  # characters
 MAX_TOPICS = 5
 MAX_TOPIC = 40  # characters
@@ -103,14 +104,24 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
 
 
 def title_of(text: str) -> str:
-    """The text as a title: 2 to 6 words, title case, 80 characters at most; empty if it is none."""
-    words = [word.strip("\"'“”‘’*#`.;:!?()[]") for word in text.rstrip(" ,.").split()]
+    """Return the text as a title of 2 to 8 words and 80 characters at most; empty if it cannot be one.
+
+    English is put in title case; in other languages only the first letter becomes a capital.
+    """
+    words = [word.strip("\"'“”‘’*#`.;:!?()[]¿¡؟。！？") for word in text.rstrip(" ,.").split()]
     words = [word for word in words if word]
-    count = sum(max(1, _unspaced_words(word)) for word in words)
-    if not MIN_TITLE_WORDS <= count <= MAX_TITLE_WORDS:
+    unspaced = [sum(map(len, UNSPACED_RUN.findall(word))) for word in words]
+    # A word of a script without spaces has about two characters; a title may have a half more of them.
+    least = sum(max(1, -(-length // 2)) for length in unspaced)
+    most = sum(max(1, length // 3) for length in unspaced)
+    if least < MIN_TITLE_WORDS or most > MAX_TITLE_WORDS:
         return ""
-    last = len(words) - 1
-    title = " ".join(_cased(word, inside=0 < number < last) for number, word in enumerate(words))
+    if language_of([" ".join(words)]) == ENGLISH:
+        last = len(words) - 1
+        title = " ".join(_cased(word, inside=0 < number < last) for number, word in enumerate(words))
+    else:
+        title = " ".join(words)
+        title = title[:1].upper() + title[1:]
     return title if len(title) <= MAX_TITLE else ""
 
 
@@ -131,7 +142,7 @@ def clipped(text: str, tokens: int) -> str:
     if estimate_tokens(text) <= tokens:
         return text
     start = text.encode()[: tokens * BYTES_PER_TOKEN - len("…".encode())].decode(errors="ignore")
-    ends = [match.end() for match in SENTENCE_END.finditer(start)]
+    ends = sentence_ends(start)
     if ends and ends[-1] > len(start) // 2:
         return start[: ends[-1]].rstrip()
     cut = start.rfind(" ")
@@ -149,11 +160,6 @@ def _cased(word: str, *, inside: bool) -> str:
     if any(character.isupper() for character in word):
         return word  # a name or an abbreviation, as it was written
     return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
-
-
-def _unspaced_words(word: str) -> int:
-    """About how many words a run of a script without spaces has: two characters each."""
-    return sum(-(-len(run) // 2) for run in UNSPACED_RUN.findall(word))
 
 
 def _anchor(found: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:

@@ -17,8 +17,11 @@ _UNSPACED = (
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
 )
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
-SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？]+[”’」』）]*|\n+")
-"""The marks that end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none."""
+SENTENCE_END = re.compile(r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[”’」』）]*|\n+")
+"""The marks that may end a sentence, with the quotation marks and brackets that close there. A full stop inside a word ends none.
+
+`sentence_ends` leaves out those after an abbreviation, an initial or an ordinal.
+"""
 
 
 _MARKED = [chr(code) for code in range(0xC0, 0x250)]
@@ -29,6 +32,27 @@ _FOLDING = str.maketrans({chr(code): chr(code).lower() for code in range(0x41, 0
 _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and those that begin a new line or paragraph."""
 _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
+
+
+_BEFORE = re.compile(r"(?:(\S+)[ \u00a0]+)?(\S+)$")
+# Before a name or a figure: never the end of a sentence.
+_OPENING_ABBREVIATIONS = frozenset(
+    "dr mr mrs ms prof st mt rev hon capt sgt lt e.g i.e cf vs viz approx fig figs eq vol pp hr fr bzw z.b d.h "  # noqa: SIM905 - a list would be a word a line
+    "u.a s.o s.u ca vgl inkl zzgl evtl ggf sog nr str tel dipl ing m mm mme mlle mgr p.ex sr sra srta sres dña "
+    "p.ej ej núm pág av exmo exma sig dott г ул стр т.е напр гр тыс млн млрд".split()
+)
+# They also stand last: the end of a sentence unless a small letter or a digit follows.
+_CLOSING_ABBREVIATIONS = frozenset(
+    "etc usw u.s.w a.m p.m inc ltd co corp jr no nos dept est min max jan feb mar apr jun jul aug sep sept oct "  # noqa: SIM905 - a list would be a word a line
+    "okt nov dec dez mon tue wed thu fri sat sun ext т.д т.п др руб коп н.э u.v.m".split()
+)
+GERMAN_MONTH = r"(?:Jan|Jän|Feb|März|Apr|Mai\b|Juni\b|Juli\b|Aug|Sept|Okt|Nov|Dez)"
+"""The beginning of a month's name after an ordinal. Other languages write them small."""
+_MONTH = re.compile(GERMAN_MONTH)
+_BEFORE_ORDINAL = frozenset(
+    "am vom zum bis im beim ab seit der die das den dem des ein einen einem eine eines einer mein dein sein ihr "  # noqa: SIM905 - a list would be a word a line
+    "unser jeder jedes jeden jede erst nach und".split()
+)
 
 
 def breaks_line(text: str) -> bool:
@@ -77,8 +101,41 @@ def pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run))]
 
 
+def sentence_ends(text: str) -> list[int]:
+    """Return the positions at which the sentences of a text end.
+
+    An abbreviation, an initial or an ordinal (`z. B.`, `J. Smith`, `am 1. Oktober`) ends none, nor does an ellipsis before a
+    small letter.
+    """
+    return [match.end() for match in SENTENCE_END.finditer(text) if not _continues(text, match)]
+
+
 def sentences(text: str) -> list[str]:
     """The sentences of a text with the marks that end them, without the space around them; empty ones are left out."""
-    ends = [match.end() for match in SENTENCE_END.finditer(text)]
+    ends = sentence_ends(text)
     parts = (text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True))
     return [part for part in parts if part]
+
+
+def _continues(text: str, end: re.Match[str]) -> bool:
+    """Return whether the sentence goes on after a mark that may end one."""
+    after = text[end.end() : end.end() + 12].lstrip(" \u00a0")
+    if end.group() in ("...", "…"):
+        return after[:1].islower()
+    if end.group() != "." or not after or after[0] == "\n":
+        return False
+    before = _BEFORE.search(text[max(0, end.start() - 40) : end.start()])
+    if before is None:
+        return False
+    word = before[2].lstrip("([{\"'“„«¿¡")
+    low = word.lower()
+    if low in _OPENING_ABBREVIATIONS:
+        return True
+    small = after[0].islower() or after[0].isdigit()
+    if low in _CLOSING_ABBREVIATIONS:
+        return small
+    if len(word) == 1 and word.isalpha():  # an initial, or a part of `z. B.`
+        return small or (word != "I" and after[0].isupper())
+    if word.isdigit() and len(word) < 4:
+        return after[0].islower() or bool(_MONTH.match(after)) or (before[1] or "").lower() in _BEFORE_ORDINAL
+    return False

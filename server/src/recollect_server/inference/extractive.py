@@ -6,17 +6,27 @@ weighs by how often it is said (damped), a name or a figure more; cues and the p
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import log, sqrt
+from math import log
 
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.message import Message
-from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of, title_of
-from recollect_server.inference.sentences import Sentence, sentences_of, topical
+from recollect_server.domain.languages import language_of
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, MAX_TOPICS, Notes, clipped, notes_of
+from recollect_server.domain.topics import fitting, telling
+from recollect_server.inference.condensing import condensed
+from recollect_server.inference.headlines import headline, opening_title
+from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
+from recollect_server.inference.sentences import Sentence, ended, is_question, sentences_of, spoken, topical
 from recollect_server.inference.statements import anchors_in
-from recollect_server.inference.tools import LIST, called_in, listed, parted
+from recollect_server.inference.tools import called_in, listed, parted
 
-_SENTENCES_SHARE = 0.75  # of the abbreviation's tokens; what is left names words that no sentence has
+_LENGTH = 0.85  # power of its length that a sentence's weight is divided by
+_ASKED = 2.0  # how much more a word weighs that the user said
+_DECIDES = 0.4  # what a decision adds to the worth of its sentence
+_LEANING = 0.5  # what a sentence is worth that refers to one which is not told
 _TOLD = 0.15  # what a word still weighs once a sentence has told it
 _BLOCK, _BLOCK_KEEPS = 600, 60  # sentences of a long conversation that are looked at together, and how many of them go on
 _MAX_SENTENCES = 1200
@@ -30,21 +40,26 @@ def _go_on() -> None:
 class Extractive:
     """A LanguageModel that is a rule. `breathe` is called often while it works: it may let others go first."""
 
-    name = "extractive"
+    name = writer = "extractive"
+    model = ""
 
     def __init__(self, breathe: Callable[[], None] = _go_on) -> None:
         self._breathe = breathe
 
-    def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:  # noqa: ARG002 - everything is read again
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002
         """The notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
         speakers = {word for message in said for word in topical(message.sender)}
-        title, topics = titled(sentences, weights, speakers)
-        abbreviation = self._told(sentences, weights, MAX_ABBREVIATION, _SENTENCES_SHARE)
+        language = language_of(message.content for message in spoken(said))
+        topics = topics_of(sentences, weights, speakers, language)
+        title, source = headline(said, sentences)
+        abbreviation = self._abbreviated(said, sentences, weights, source)
         if not abbreviation:  # small talk, or none of the words that were said are words
             abbreviation = clipped(" ".join(" ".join(message.content for message in said).split()), MAX_ABBREVIATION // 2)
-        draft = Notes(abbreviation or "Nothing was said in words.", title or title_of(_short_title(said)), topics, anchors_in(said))
+        often = Counter(word for sentence in sentences for word in topical(sentence.text, language))
+        topics = (*fitting(labels, often), *telling(topics, often))
+        draft = Notes(abbreviation or "Nothing was said in words.", title or opening_title(said), topics, anchors_in(said))
         return notes_of(draft, [message.sequence for message in said])
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
@@ -52,13 +67,8 @@ class Extractive:
         known, tools = parted(earlier)
         tools.update(called_in(said))
         used = listed(tools)
-        # What was known before has as much right to stay as all that is new.
-        known = clipped(known, MAX_SUMMARY // 2)
-        # Nobody who talks writes the list of tools.
-        sentences = [sentence for sentence in self._sentences(said) if LIST not in sentence.text]
-        room = MAX_SUMMARY - estimate_tokens(known) - estimate_tokens(used) - 2
-        told = self._told(sentences, weigh(sentences), room, 1.0)
-        return " ".join(part for part in (known, told, used) if part)
+        summary = condensed(said, known, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe)
+        return "\n".join(part for part in (summary, used) if part)
 
     def close(self) -> None:
         """Waits for nothing."""
@@ -72,45 +82,116 @@ class Extractive:
             kept: list[Sentence] = []
             for start in range(0, len(sentences), _BLOCK):
                 block = sentences[start : start + _BLOCK]
-                kept += self._choose(block, weigh(block), MAX_SUMMARY * 8, _BLOCK_KEEPS)
+                kept += in_order(self._choose(block, weigh(block), MAX_SUMMARY * 8, _BLOCK_KEEPS))
             sentences = kept
         return sentences
 
-    def _told(self, sentences: list[Sentence], weights: dict[str, float], tokens: int, share: float) -> str:
-        chosen = self._choose(sentences, weights, int(tokens * share))
-        text = " ".join(sentence.text for sentence in chosen)
-        if share < 1 and sentences:
-            told = {word for sentence in chosen for word in sentence.words}
-            left = [word for word in sorted(weights, key=lambda word: -weights[word]) if word not in told]
-            spelt = {name.lower(): name for sentence in sentences for name in sentence.names}
-            room = tokens - estimate_tokens(text) - 4
-            also: list[str] = []
-            for word in left[:60]:
-                room -= estimate_tokens(word) + 1
-                if room < 0:
-                    break
-                also.append(spelt.get(word, word))
-            if also and chosen:
-                text += f" Also: {', '.join(also)}."
+    def _abbreviated(
+        self, said: Sequence[Message], sentences: list[Sentence], weights: dict[str, float], subject: Sentence | None
+    ) -> str:
+        """Return sentences with their speakers: `subject`, what is open at the end, and those that tell most beside them."""
+        phrases = phrases_of(language_of(message.content for message in spoken(said)))
+        whole = [it for it in sentences if it.whole]
+        usable = [
+            replace(it, worth=it.worth + _DECIDES) if decides(it, phrases) else it
+            for it in (whole if len(whole) > 2 else sentences)
+        ]
+        last = sentences[-1].message if sentences else 0
+        # Nobody answered what is asked at the very end.
+        asked_last = [it for it in usable[-2:] if it.message == last and is_question(it.text)]
+        open_question = next((it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None)
+        orders = {it.order for it in (subject, open_question) if it and estimate_tokens(it.text) < MAX_ABBREVIATION // 3}
+        asked = {word for it in usable if it.role is Role.USER for word in it.words}
+        weights = {word: weight * (_ASKED if word in asked else 1) for word, weight in weights.items()}
+        chosen: list[Sentence] = []
+        text = ""
+        # More than there is room for: of those that follow, a shorter one may fit where a longer one did not.
+        for sentence in self._choose(usable, weights, MAX_ABBREVIATION * 5 // 4, fixed=[it for it in usable if it.order in orders]):
+            more = in_order([*chosen, sentence])
+            if estimate_tokens(longer := told(more, phrases, open_question)) <= MAX_ABBREVIATION:
+                chosen, text = more, longer
         return text
 
-    def _choose(self, sentences: list[Sentence], weights: dict[str, float], tokens: int, most: int = 1 << 30) -> list[Sentence]:
-        """The sentences that tell most within so many tokens, in their order."""
+    def _choose(
+        self,
+        sentences: list[Sentence],
+        weights: dict[str, float],
+        tokens: int,
+        most: int = 1 << 30,
+        *,
+        fixed: Sequence[Sentence] = (),
+    ) -> list[Sentence]:
+        """Return `fixed` and the sentences that tell most beside them within so many tokens, the best first."""
         weights = dict(weights)
-        left = [(sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences]
         chosen: list[Sentence] = []
-        while left and len(chosen) < most:
-            self._breathe()
-            left = [(sentence, size) for sentence, size in left if size <= tokens]
-            if not left:
-                break
-            best, size = max(left, key=lambda it: it[0].worth * sum(weights[word] for word in it[0].words) / sqrt(it[1] + 6))
-            tokens -= size
-            chosen.append(best)
-            left = [it for it in left if it[0] is not best]
-            for word in best.words:
+        orders: set[int] = set()
+
+        def gain(sentence: Sentence, size: int) -> float:
+            leans = sentence.leans and sentence.order - 1 not in orders
+            new = sum(weights[word] for word in sentence.words)
+            return float((_LEANING if leans else 1) * sentence.worth * new / (size + 6) ** _LENGTH)
+
+        def take(sentence: Sentence) -> None:
+            chosen.append(sentence)
+            orders.add(sentence.order)
+            for word in sentence.words:
                 weights[word] *= _TOLD
-        return sorted(chosen, key=lambda sentence: sentence.order)
+
+        for sentence in reversed(fixed):
+            tokens -= estimate_tokens(sentence.text) + 1
+            take(sentence)
+        # What a sentence adds only shrinks while others are chosen, so one whose gain is still the highest is the best of all.
+        # But one that refers to the sentence before it gains when that is chosen: it is then put in anew.
+        sized = {sentence.order: (sentence, estimate_tokens(sentence.text) + 1) for sentence in sentences}
+        heap = [(-gain(sentence, size), order) for order, (sentence, size) in sized.items()]
+        heapify(heap)
+        while heap and len(chosen) < most:
+            self._breathe()
+            before, order = heappop(heap)
+            sentence, size = sized[order]
+            if size > tokens or order in orders:
+                continue
+            now = -gain(sentence, size)
+            if now > before and heap and now > heap[0][0]:
+                heappush(heap, (now, order))
+                continue
+            tokens -= size
+            take(sentence)
+            if (follows := sized.get(order + 1)) and follows[0].leans:
+                heappush(heap, (-gain(*follows), order + 1))
+        return chosen
+
+
+def in_order(sentences: list[Sentence]) -> list[Sentence]:
+    """Return sentences in the order in which they were said."""
+    return sorted(sentences, key=lambda sentence: sentence.order)
+
+
+def told(sentences: Sequence[Sentence], phrases: Phrases, open_question: Sentence | None) -> str:
+    """Return sentences as a text that says who said each, what was decided and what is open."""
+    parts: list[str] = []
+    before: tuple[str, str] | None = None
+    for sentence in sentences:
+        speaker = sentence.speaker or ("User" if sentence.role is Role.USER else "Agent")
+        if sentence is open_question:
+            cue = " (open)"
+        elif decides(sentence, phrases):
+            cue = " (decided)"
+        else:
+            cue = ""
+        if (speaker, cue) != before:
+            parts.append(f"{speaker}{cue}:")
+        before = (speaker, cue)
+        parts.append(ended(sentence.text))
+    return " ".join(parts)
+
+
+def decides(sentence: Sentence, phrases: Phrases) -> bool:
+    """Return whether the user, or somebody whose name is known, says that something is decided."""
+    if (sentence.role is not Role.USER and not sentence.speaker) or is_question(sentence.text):
+        return False
+    match = phrases.decision.search(sentence.text)
+    return match is not None and not NEGATION.search(sentence.text[max(0, match.start() - 20) : match.end() + 10])
 
 
 def weigh(sentences: list[Sentence]) -> dict[str, float]:
@@ -122,18 +203,16 @@ def weigh(sentences: list[Sentence]) -> dict[str, float]:
     }
 
 
-def titled(sentences: list[Sentence], weights: dict[str, float], speakers: set[str]) -> tuple[str, tuple[str, ...]]:
-    """A title (empty if none can be made) and topics, from the words and the pairs of words that are said most.
+def topics_of(sentences: list[Sentence], weights: dict[str, float], speakers: set[str], language: str) -> tuple[str, ...]:
+    """Topics: the words and the pairs of words that are said most.
 
     Who speaks is no topic.
     """
     pairs: Counter[str] = Counter()
     words: Counter[str] = Counter()
-    spelt: dict[str, str] = {}
     for sentence in sentences:
-        said = [word for word in topical(sentence.text) if word not in speakers and not word.isdigit()]
+        said = [word for word in topical(sentence.text, language) if word not in speakers and not word.isdigit()]
         words.update(set(said))
-        spelt |= {name.lower(): name for name in sentence.names}
         low = sentence.text.lower()
         # Neighbours in the text too, not only once the small words between them are left out.
         pairs.update({f"{one} {other}" for one, other in pairwise(said) if one != other and f"{one} {other}" in low})
@@ -145,14 +224,4 @@ def titled(sentences: list[Sentence], weights: dict[str, float], speakers: set[s
             ranked.append(phrase)
         if len(ranked) == MAX_TOPICS:
             break
-    shown = [" ".join(spelt.get(word, word) for word in phrase.split()) for phrase in ranked]
-    title = ""
-    if len(shown) > 1:
-        title = title_of(f"{shown[0]} and {shown[1]}" if len(shown) == 2 else f"{shown[0]}, {shown[1]} and {shown[2]}")
-        title = title or title_of(f"{shown[0]} and {shown[1]}")
-    return title or title_of(" ".join(shown[:1])), tuple(ranked)
-
-
-def _short_title(said: Sequence[Message]) -> str:
-    words = [word for message in said for word in message.content[:200].split()][:4]
-    return title_of(" ".join(words)) or "Small Talk"
+    return tuple(ranked)

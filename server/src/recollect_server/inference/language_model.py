@@ -1,4 +1,4 @@
-"""What a language model does for a conversation. `extractive.Extractive` and `claude.Claude` do it."""
+"""What a language model does for a conversation. `extractive.Extractive` and `hosted.HostedModel` do it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,8 +22,19 @@ class LanguageModel(Protocol):
     def name(self) -> str:
         """Which one it is, for the log."""
 
-    def write_notes(self, said: Sequence[Message], earlier: str) -> Notes:
+    @property
+    def writer(self) -> str:
+        """What kind of writer it is, as the record of its notes names it: `extractive`, `anthropic` or `openai`."""
+
+    @property
+    def model(self) -> str:
+        """The id of the model behind it. Empty for a rule."""
+
+    def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
         """The notes of a whole conversation, one message at least; `earlier` is its last abbreviation, or empty.
+
+        `labels` are topics of other conversations with how many have each, the most used first: one of them is better than a new
+        one that means the same.
 
         Raises CannotWrite, ModelUnavailable.
         """

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from tenacity.nap import sleep_using_event
 
-from recollect_server.inference.language_model import ModelUnavailable
+from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 
 T = TypeVar("T")
 
@@ -21,6 +21,10 @@ class TryLater(Exception):
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
         self.after = after
+
+
+class TookTooLong(TryLater):
+    """The service did not answer in time. It may be this conversation that it hangs on, so others are not held up by retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,10 @@ class Patience:
         self._open_until = 0.0
 
     def call(self, work: Callable[[], T]) -> T:
-        """What the work returns. It raises TryLater for what may pass. Raises ModelUnavailable once it is given up."""
+        """Return what the work returns. It raises TryLater for what may pass.
+
+        Raises ModelUnavailable once it is given up; CannotWrite if it took too long, as long as the circuit is closed.
+        """
         with self._lock:
             if self._failed >= self._backoff.failures:
                 if self._now() < self._open_until:
@@ -67,6 +74,9 @@ class Patience:
             with self._lock:
                 self._failed += 1
                 self._open_until = self._now() + self._backoff.rest
+                is_open = self._failed >= self._backoff.failures
+            if isinstance(error, TookTooLong) and not is_open:
+                raise CannotWrite(str(error)) from error
             raise ModelUnavailable(str(error)) from error
         with self._lock:
             self._failed = 0
@@ -77,7 +87,10 @@ class Patience:
         self._closing.set()
 
     def _given_up(self, state: RetryCallState) -> bool:
-        return self._closing.is_set() or stop_after_attempt(self._backoff.tries)(state) or (_asked(state) or 0) > _LONGEST
+        error = state.outcome.exception() if state.outcome else None
+        if self._closing.is_set() or isinstance(error, TookTooLong):
+            return True
+        return stop_after_attempt(self._backoff.tries)(state) or (_asked(state) or 0) > _LONGEST
 
     def _wait(self, state: RetryCallState) -> float:
         backoff = wait_random_exponential(multiplier=self._backoff.first, max=self._backoff.longest)(state)

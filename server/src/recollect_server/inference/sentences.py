@@ -4,31 +4,44 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from recollect_server.domain.languages import ENGLISH, language_of, stop_words
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import spelt_words
 from recollect_server.domain.stopwords import STOP_WORDS
-from recollect_server.domain.text import UNSPACED_RUN, pairs, sentences
+from recollect_server.domain.text import GERMAN_MONTH, UNSPACED_RUN, pairs, sentences
 from recollect_server.inference.chatter import CHATTER
+from recollect_server.inference.phrases import NEGATION, PLEASANTRIES, phrases_of
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
 _MAX_CONTENT = 20_000  # characters of a message that are read: the rest of a longer one is seldom prose
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-# Each part stops where the next one could begin: else a message of nothing but such marks would take seconds.
-_MARKS = re.compile(r"[*_`#>|~]+|^[ \t]*(?:[-•+]|\d+[.)])[ \t]+|\[([^\[\]]*)\]\([^()]*\)", re.MULTILINE)
-_LEAD = re.compile(
-    r"^(?:(?:hey|hi|hello|wow|oh|ah|aw+|yeah|yes|yep|yup|no|nope|sure|thanks(?: so much| a lot| again)?|well|so|okay|ok|great"
-    r"|cool|thank you(?: so much)?|awesome|nice|sounds good|absolutely|definitely|of course|good to (?:see|hear from) you|certainly"
-    r"|got it)\b[\s,!.:-]*)+",
-    re.IGNORECASE,
+# Whole lines that are no prose: headings, tables, lines between paragraphs.
+_NO_PROSE = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*)$", re.MULTILINE
 )
+# Each part stops where the next one could begin: else a message of nothing but such marks would take seconds.
+_MARKS = re.compile(
+    rf"\*{{2,}}|(?<!\w)[*_`]+(?=\S)|(?<=\S)[*_`]+(?!\w)|`+|^[ \t]*(?:>[> \t]*)?(?:[-•+*]|\d{{1,3}}[.)](?!\d"
+    rf"|[ \t]+{GERMAN_MONTH}))[ \t]+"
+    r"|^[ \t]*>[> \t]*|\[([^\[\]]*)\]\([^()]*\)",
+    re.MULTILINE,
+)
+_CODE_MARKS = re.compile(r"[{}<>=;$\\|]|\w\(|\)\.|::|->")
+_COMMAND = re.compile(r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$")
+_ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
+_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
+_CLOSING = "\"'”’»)]」』）"
 _DECISION = re.compile(
-    r"\b(?:decided?|agreed?|let's|let us|we'll|i'll|will|going to|plan(?:s|ned|ning)? to|chose|chosen|settled|from now on|must"
+    r"\b(?:decided?|agreed?|let's|let us|we'll|i'll|will|going to|plan(?:s|ned|ning)? to|chose|chosen|settled"
+    r"|from now on|must"
     r"|deadline|by (?:monday|tuesday|wednesday|thursday|friday|saturday|sunday))\b",
     re.IGNORECASE,
 )
 _OUTCOME = re.compile(
-    r"\b(?:done|fixed|solved|resolved|works? now|finished|completed|result(?:s|ed)?|turned out|because|caused?|failed|won|passed"
-    r"|started|joined|bought|got|made|went|signed up|finally|just|last (?:week|month|year|night|weekend)|yesterday)\b",
+    r"\b(?:done|fixed|solved|resolved|works? now|finished|completed|result(?:s|ed)?|turned out|because|caused?"
+    r"|failed|won|passed"
+    r"|started|joined|bought|got|made|went|signed up|finally|just|last (?:week|month|year|night|weekend)"
+    r"|yesterday)\b",
     re.IGNORECASE,
 )
 
@@ -45,46 +58,129 @@ class Sentence:
     worth: float
     """How much its cues and its place speak for it; 1 is the mean."""
     order: int
+    message: int
+    """Place of its message among those of the user and the agent, from 0."""
+    role: Role
+    speaker: str
+    """The sender's name where it is stored, else empty."""
+    leans: bool
+    """Whether it begins with a word that refers to the sentence before it."""
+    whole: bool
+    """Whether it reads as a sentence, not as a heading, an entry of a list or the lead of one."""
+
+
+def is_question(text: str) -> bool:
+    """Return whether a sentence ends with a question mark."""
+    return text.rstrip(_CLOSING).endswith(("?", "？", "؟"))
+
+
+def ended(text: str) -> str:
+    """Return a sentence with a mark at its end."""
+    if text.rstrip(_CLOSING).endswith(_ENDS):
+        return text
+    return text.rstrip(" ,;:-–—") + ("。" if UNSPACED_RUN.search(text[-3:]) else ".")
+
+
+def spoken(said: Sequence[Message]) -> list[Message]:
+    """Return the messages of the user and the agent."""
+    return [message for message in said if message.role is not Role.TOOL]
 
 
 def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
     """The sentences of what the user and the agent said that tell something, in order."""
     order = 0
-    speaking = [message for message in said if message.role is not Role.TOOL]
+    speaking = spoken(said)
+    language = language_of(message.content for message in speaking)
+    phrases = phrases_of(language)
     for place, message in enumerate(speaking):
         for number, text in enumerate(split(message.content)):
-            words = tuple(dict.fromkeys(topical(text)))
+            words = tuple(dict.fromkeys(topical(text, language)))
             if len(words) > 1:  # "Melanie!" tells nothing
-                yield Sentence(text, words, names_in(text), _worth(text, message.role, place, len(speaking), number), order)
+                whole = _is_whole(text, message.role)
+                worth = _worth(text, message.role, place, len(speaking), number) * (1 if whole else 0.3)
+                leans = bool(phrases.leaning.match(text))
+                yield Sentence(
+                    text, words, names_in(text, language), worth, order, place, message.role, message.sender, leans, whole
+                )
                 order += 1
 
 
 def split(content: str) -> list[str]:
-    """The sentences of a text without code, marks and opening pleasantries."""
-    text = _MARKS.sub(lambda mark: mark.group(1) or " ", _CODE.sub("\n", content[:_MAX_CONTENT]))
-    parts = (_LEAD.sub("", sentence) for sentence in sentences(text))
-    return [part if len(part) <= _MAX_SENTENCE else part[: _MAX_SENTENCE - 1] + "…" for part in parts if part]
+    """The sentences of a text without code, headings, marks and opening pleasantries.
+
+    No word of negation is left out of a sentence: one that is cut at its end keeps them all, or is left out whole.
+    """
+    text = _NO_PROSE.sub("", _CODE.sub("\n", content[:_MAX_CONTENT]))
+    text = _MARKS.sub(lambda mark: mark.group(1) or ("" if mark.group()[0] in "*_`" else " "), text)
+    parts: list[str] = []
+    for sentence in sentences(text):
+        plain = opened(sentence)
+        if plain and not _is_code(plain) and (short := _shortened(plain)):
+            parts.append(short)
+    return parts
 
 
-def topical(text: str) -> list[str]:
+def opened(sentence: str) -> str:
+    """Return a sentence without the pleasantries that open it, beginning with a capital if it did."""
+    match = PLEASANTRIES.match(sentence)
+    if match is None:
+        return sentence
+    rest = sentence[match.end() :]
+    return rest[:1].upper() + rest[1:] if sentence[:1].isupper() else rest
+
+
+def topical(text: str, language: str = ENGLISH) -> list[str]:
     """The words of a text that say what it is about, lower case; of a script without spaces its pairs of characters."""
+    stops = stop_words(language)
     words: list[str] = []
     for word in spelt_words(text):
         if run := UNSPACED_RUN.search(word):
-            words += pairs(run.group())[:-1] or [run.group()]
-        elif len(word) > 1 and (low := word.lower().removesuffix("'s").removesuffix("’s")) not in STOP_WORDS and low not in CHATTER:
-            words.append(low)
+            words += [pair for pair in pairs(run.group())[:-1] if pair not in stops] or [run.group()]
+        elif len(word) > 1:
+            low = word.lower().removesuffix("'s").removesuffix("’s")
+            if low not in STOP_WORDS and low not in CHATTER and low not in stops:
+                words.append(low)
     return words
 
 
-def names_in(text: str) -> tuple[str, ...]:
+def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Words with a capital that do not begin the text, and words with a digit."""
+    stops = stop_words(language)
     return tuple(
         word
         for place, word in enumerate(spelt_words(text))
-        if any(letter.isdigit() for letter in word)
-        or (place and word[0].isupper() and word.lower() not in STOP_WORDS and len(word) > 1)
+        if (not word.isalpha() and any(letter.isdigit() for letter in word))
+        or (place and word[0].isupper() and (low := word.lower()) not in STOP_WORDS and low not in stops and len(word) > 1)
     )
+
+
+def _is_whole(text: str, role: Role) -> bool:
+    end = text.rstrip(_CLOSING)
+    if text.startswith(("[", "(")) or end.endswith((":", "：", ",", ";", "-", "–", "—")) or _ENTRY.fullmatch(text):
+        return False
+    if end.endswith(_ENDS):
+        return True
+    # People leave the last full stop out; what else has none is an entry of a list or a heading.
+    return role is Role.USER and len(spelt_words(text)) > 2
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a line is rather code, a command or a formula than prose."""
+    marks = len(_CODE_MARKS.findall(text))
+    return (marks > 2 and marks * 12 > len(text)) or (marks > 1 and bool(_COMMAND.match(text)))
+
+
+def _shortened(sentence: str) -> str:
+    """Return a sentence that is too long to its last comma or word that fits; nothing if that would drop a negation."""
+    if len(sentence) <= _MAX_SENTENCE:
+        return sentence
+    room = _MAX_SENTENCE - 1
+    marks = [sentence.rfind(mark, room // 2, room) for mark in (", ", "; ", ": ", " – ", " — ", "，", "、", "；")]
+    cut = max(marks)
+    if cut < 0:
+        cut = sentence.rfind(" ", room // 2, room)
+    cut = cut if cut > 0 else room
+    return "" if NEGATION.search(sentence, cut) else sentence[:cut].rstrip(" ,;:–—") + "…"
 
 
 def _worth(text: str, role: Role, place: int, count: int, number: int) -> float:
@@ -93,7 +189,7 @@ def _worth(text: str, role: Role, place: int, count: int, number: int) -> float:
         worth += 0.25
     if _OUTCOME.search(text):
         worth += 0.25
-    if text.endswith(("?", "？")):
+    if is_question(text):
         # A question is open where nothing follows, and is the subject where all begins; in between its answer says more.
         worth += 0.2 if place < 1 or place >= count - 1 else -0.4
     if number == 0:

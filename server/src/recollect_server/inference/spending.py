@@ -10,10 +10,23 @@ from recollect_server.inference.language_model import ModelUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Calls, and tokens read and written."""
+    """Calls, tokens read and written, and what they cost in US dollars."""
 
     calls: int = 0
     tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent in a day (UTC), and what tokens cost: US dollars for a million of them; 0: they cost nothing."""
+
+    calls: int
+    tokens: int
+    cost: float = 0.0
+    """US dollars; 0: any amount."""
+    input_price: float = 0.0
+    output_price: float = 0.0
 
 
 class Spending:
@@ -22,28 +35,39 @@ class Spending:
     `read` answers what was spent on a day, `write` keeps it: a restart does not begin anew.
     """
 
-    def __init__(
-        self, clock: Clock, max_calls: int, max_tokens: int, read: Callable[[str], Spent], write: Callable[[str, Spent], None]
-    ) -> None:
+    def __init__(self, clock: Clock, budget: Budget, read: Callable[[str], Spent], write: Callable[[str, Spent], None]) -> None:
         self._clock = clock
-        self._max_calls, self._max_tokens = max_calls, max_tokens
+        self._budget = budget
         self._read, self._write = read, write
         self._lock = threading.Lock()  # guards `_day` and `_spent`, and orders what is written
         self._day, self._spent = "", Spent()
 
     def allow(self) -> None:
-        """Counts a call that is about to be made. Raises ModelUnavailable if the day's calls or tokens are spent."""
+        """Count a call that is about to be made. Raise ModelUnavailable if the day's budget is spent."""
         with self._lock:
             spent = self._today()
-            if spent.calls >= self._max_calls or spent.tokens >= self._max_tokens:
-                raise ModelUnavailable(f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens")
-            self._set(Spent(spent.calls + 1, spent.tokens))
+            if self._share(spent) >= 1:
+                cost = f", {spent.cost:.2f} US dollars" if self._budget.cost else ""
+                raise ModelUnavailable(f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}")
+            self._set(Spent(spent.calls + 1, spent.tokens, spent.cost))
 
-    def add(self, tokens: int) -> None:
-        """Counts the tokens of a call that was answered."""
+    def add(self, read: object, written: object) -> None:
+        """Count the tokens of a call that was answered. What is no number counts as none."""
+        tokens = [count if isinstance(count, int) else 0 for count in (read, written)]
         with self._lock:
             spent = self._today()
-            self._set(Spent(spent.calls, spent.tokens + tokens))
+            cost = (tokens[0] * self._budget.input_price + tokens[1] * self._budget.output_price) / 1_000_000
+            self._set(Spent(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
+
+    def share(self) -> float:
+        """Return the share of today's budget that is spent, of the resource that is nearest to its end."""
+        with self._lock:
+            return self._share(self._today())
+
+    def _share(self, spent: Spent) -> float:
+        bounds = ((spent.calls, self._budget.calls), (spent.tokens, self._budget.tokens))
+        shares = [used / bound if bound else 1.0 for used, bound in bounds]
+        return max(*shares, spent.cost / self._budget.cost if self._budget.cost else 0.0)
 
     def _today(self) -> Spent:
         day = to_text(self._clock())[:10]

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -22,6 +23,8 @@ _SECONDS = 0.5  # between two looks at the index while nothing waits
 _WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
 _BREATH = 0.003  # seconds that each takes
 _TAKEN = 32  # conversations that are looked up at once
+_SPARE_THREADS = 4  # for conversations whose calls hang
+_MAX_LOGGED = 10_000  # failures that are remembered as logged
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
 
@@ -66,13 +69,18 @@ class Breath:
 class Abbreviator:
     """Threads that nobody waits for. Started when made.
 
+    `threads` conversations are written about at the same time. One that takes longer than `slow` seconds does not count any more: a
+    call that hangs holds up nobody, and up to `_SPARE_THREADS` of them are waited for beside the others.
+
     What cannot be written is marked in the index and left until the next sweep, which comes with the start and then every
     `sweep_interval` milliseconds. When the model or the disk refuses altogether, everything waits for the sweep; but one that
-    was refused before does not make the others wait, for it may be to blame itself. A reason is logged once, until a sweep finds
-    that all went well since the one before.
+    was refused before does not make the others wait, for it may be to blame itself. A failure is logged once with its conversation,
+    a reason that concerns all once for all, until a sweep finds that all went well since the one before.
     """
 
-    def __init__(self, tasks: Sequence[Task], model: LanguageModel, clock: Clock, sweep_interval: int, threads: int) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], model: LanguageModel, clock: Clock, sweep_interval: int, threads: int, slow: float
+    ) -> None:
         self._tasks = tasks
         self._model = model
         self._clock = clock
@@ -80,13 +88,20 @@ class Abbreviator:
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # guards everything below; what is looked up in the index is looked up under it
         self._queue: deque[_Work] = deque()
-        self._at_work: set[str] = set()
+        self._threads = threads
+        self._slow = slow
+        self._at_work: dict[str, float] = {}
+        """When each conversation that is written about was begun with, in seconds of the monotonic clock."""
         self._paused = False  # until the next sweep
         self._refusals = 0  # one after the other
         self._swept_at: int | None = None
-        self._said: set[str] = set()  # reasons that were logged
+        self._logged: set[tuple[str, str]] = set()
+        """The failures that were logged: conversation and reason; a reason that concerns all has no conversation."""
         self._failed = False  # whether anything did since the last sweep
-        self._loops = [Loop(f"abbreviator-{number}", self._work, stopping=self._stopping) for number in range(threads)]
+        self._loops = [
+            Loop(f"abbreviator-{number}", partial(self._work, is_spare=number >= threads), stopping=self._stopping)
+            for number in range(threads + _SPARE_THREADS)
+        ]
         for loop in self._loops:
             loop.start()
 
@@ -94,11 +109,12 @@ class Abbreviator:
         """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
+        until = time.monotonic() + _STOP_SECONDS
         for loop in self._loops:
-            loop.stop(_STOP_SECONDS)
+            loop.stop(max(0.0, until - time.monotonic()))
 
-    def _work(self) -> float:
-        work = self._take()
+    def _work(self, *, is_spare: bool) -> float:
+        work = self._take(is_spare=is_spare)
         if work is None:
             return _SECONDS
         try:
@@ -106,12 +122,17 @@ class Abbreviator:
                 self._fail(work, reason, alone=True)
         finally:
             with self._lock:
-                self._at_work.discard(work.waiting.conversation_id)
+                del self._at_work[work.waiting.conversation_id]
         return 0.0
 
-    def _take(self) -> _Work | None:
+    def _take(self, *, is_spare: bool) -> _Work | None:
         """The next conversation that nobody works on, or None."""
         with self._lock:
+            if is_spare and len(self._at_work) < self._threads:
+                return None  # the others look at the index
+            since = time.monotonic() - self._slow
+            if sum(begun > since for begun in self._at_work.values()) >= self._threads:
+                return None
             now = self._clock()
             try:
                 # A clock that was set back is no reason to wait until it has caught up.
@@ -126,7 +147,7 @@ class Abbreviator:
             while self._queue:
                 work = self._queue.popleft()
                 if work.waiting.conversation_id not in self._at_work:
-                    self._at_work.add(work.waiting.conversation_id)
+                    self._at_work[work.waiting.conversation_id] = time.monotonic()
                     return work
             return None
 
@@ -137,8 +158,8 @@ class Abbreviator:
         failed = [_Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()]
         self._queue = deque([*self._due(), *failed])
         self._swept_at, self._paused, self._refusals = now, False, 0
-        if self._said and not failed and not self._failed:
-            self._said.clear()
+        if self._logged and not failed and not self._failed:
+            self._logged.clear()
             log.info("notes_written_again")
         self._failed = False
 
@@ -166,10 +187,12 @@ class Abbreviator:
                 if not work.again or self._refusals > 1:
                     self._paused = True
                     self._queue.clear()  # the index still has them
-            new = reason not in self._said
-            self._said.add(reason)
-        if new:
-            log.warning("notes_not_written", reason=reason)
+            failure = (work.waiting.conversation_id if alone else "", reason)
+            is_new = failure not in self._logged and len(self._logged) < _MAX_LOGGED
+            if is_new:
+                self._logged.add(failure)
+        if is_new:
+            log.warning("notes_not_written", conversation=work.waiting.conversation_id, reason=reason)
         try:
             work.task.note_failure(work.waiting, reason, alone=alone)
         except IndexUnavailable:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 from ulid import ULID
 
 from recollect_server.domain.conversation import (
+    CALLER,
     Abbreviated,
     Began,
     Compressed,
@@ -19,6 +20,7 @@ from recollect_server.domain.conversation import (
     Continued,
     Conversation,
     MetaUpdated,
+    NoteRecord,
     Party,
     TitleAssigned,
     fold,
@@ -78,13 +80,17 @@ class Page:
 
     conversations: list[Conversation]
     next: tuple[int, str] | None
+    failures: dict[str, str]
+    """Why the last try to write notes failed, for those where it did."""
 
 
 class Conversations:
     """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any thread."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, notes_by_rule: bool = False) -> None:
+        """`notes_by_rule`: the server writes notes without a model, which replaces no others."""
         self._space = space
+        self._notes_by_rule = notes_by_rule
         self._replays = Replays()
         self._deletes: dict[str, threading.Event] = {}  # of the deletes under way, set at their end; changed under the locks
 
@@ -102,7 +108,38 @@ class Conversations:
         found = found[:size]
         last = found[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([self._space.current(stored.conversation) for stored in found], following)
+        failures = self.note_failures([stored.conversation.id for stored in found])
+        return Page([self._space.current(stored.conversation) for stored in found], following, failures)
+
+    def note_failures(self, conversation_ids: list[str]) -> dict[str, str]:
+        """Return why the last try to write notes failed, for those of the conversations where it did.
+
+        Empty where the index cannot answer: Get does without it.
+        """
+        with suppress(IndexUnavailable):
+            return self._space.index.note_failures(conversation_ids)
+        return {}
+
+    def regenerate_notes(self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str) -> tuple[int, int]:
+        """Queue notes to be written anew. Return how many conversations are queued, and how many that match keep their notes.
+
+        `writers`: those of the present notes, an empty one where none is recorded; none: all but callers. Raises
+        ConversationNotFound for one that the filter names.
+        """
+        payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
+        request = key_of("RegenerateNotes", request_id, payload)
+        with self._space.request_locks.hold(request_id or "RegenerateNotes"):
+            if request and (known := find_known(self._space, request, None)):
+                queued, kept = orjson.loads(known.answer)
+                return queued, kept
+            if chosen.conversation_id:
+                self.get(chosen.conversation_id)
+            there = self._space.index.choose_notes(chosen, writers, by_rule=self._notes_by_rule)
+            counts = len(there.numbers), there.kept
+            known = KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode()) if request else None
+            if known or not dry_run:
+                self._space.index.want_notes([] if dry_run else there.numbers, known)
+            return counts
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -229,11 +266,15 @@ class Conversations:
             done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
         )
 
-    def assign_title(self, conversation_id: str, title: str, topics: tuple[str, ...], request_id: str) -> Conversation:
+    def assign_title(
+        self, conversation_id: str, title: str, topics: tuple[str, ...], by: NoteRecord, request_id: str
+    ) -> Conversation:
         """Name a conversation as the server itself does: a name that was given by hand stands."""
-        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics}
+        payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics} | _payload_of(by)
         request = key_of("Rename", request_id, payload)
-        return self._record(conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock()))
+        return self._record(
+            conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)
+        )
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""
@@ -261,10 +302,15 @@ class Conversations:
 
         return self._record(conversation_id, request, event)
 
-    def record_abbreviation(self, conversation_id: str, text: str, topics: tuple[str, ...], request_id: str) -> Conversation:
-        """Records notes that the caller wrote."""
-        request = key_of("RecordAbbreviation", request_id, {"id": conversation_id, "text": text, "topics": topics})
-        return self._record(conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None))
+    def record_abbreviation(
+        self, conversation_id: str, text: str, topics: tuple[str, ...], by: NoteRecord, request_id: str
+    ) -> Conversation:
+        """Record notes that the caller wrote, or brings: then `by` says who did."""
+        payload = {"id": conversation_id, "text": text, "topics": topics} | _payload_of(by)
+        request = key_of("RecordAbbreviation", request_id, payload)
+        return self._record(
+            conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)
+        )
 
     def queue_notes(self, conversation_id: str) -> None:
         """Queue the notes of a conversation that is left.
@@ -445,6 +491,11 @@ class _Calls:
         if turn not in self._turns:
             self._turns[turn] = self._read(turn)
         return self._turns[turn]
+
+
+def _payload_of(by: NoteRecord) -> dict[str, str]:
+    """Return what a record adds to the payload of a request. The caller's own notes have the payload of earlier versions."""
+    return {} if by.writer in ("", CALLER) and not by.model else {"writer": by.writer, "writer_model": by.model}
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:

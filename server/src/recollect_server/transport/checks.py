@@ -24,6 +24,7 @@ _KEY = re.compile(r"[a-z0-9_.-]{1,64}", re.ASCII)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _KEBAB = re.compile(r"[^\W_]+(-[^\W_]+)*")
 _PARTY = {"contact": 320, "group_id": 320, "thread_id": 998, "subject": 998, "contact_name": MAX_DISPLAY_NAME}
+_WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 MAX_NAME = 256
 """Characters of a participant's or a person's name."""
 MAX_ADDRESS = 320
@@ -153,6 +154,11 @@ class Checks:
         self.count(name, values, most)
         for index, value in enumerate(values[:most]):
             self.kebab(f"{name}[{index}]", value)
+
+    def writer(self, name: str, value: str) -> None:
+        """Check a writer of notes."""
+        if value not in _WRITERS:
+            self.refuse(name, f"is {value[:40]!r}; writers are {', '.join(_WRITERS)}")
 
     def names(self, name: str, values: Sequence[str]) -> None:
         """Names of participants, none twice."""

@@ -8,6 +8,7 @@ from recollect.v1.message_pb2 import ROLE_USER
 
 from recollect_server.domain.addresses import WEB
 from recollect_server.domain.commands import listed_model
+from recollect_server.domain.conversation import CALLER, NoteRecord
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.routing import pinned_party
@@ -29,6 +30,7 @@ from recollect_server.transport.convert import (
     optional_milliseconds,
     party_from,
     timestamp,
+    writer_of,
 )
 from recollect_server.transport.handling import Send
 from recollect_server.transport.pages import page_size, place_of, token_of
@@ -42,6 +44,7 @@ _MAX_ABBREVIATION = 16 * 1024
 _MAX_TURNS = 1000
 _MAX_CONVERSATIONS = 1000
 _MAX_BATCH = 1000
+_MAX_WRITERS = 8
 
 
 class ConversationHandlers:
@@ -110,7 +113,9 @@ class ConversationHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.done()
-        return api.GetResponse(conversation=conversation_to(self._conversations.get(request.conversation_id)))
+        conversation = self._conversations.get(request.conversation_id)
+        failures = self._conversations.note_failures([request.conversation_id])
+        return api.GetResponse(conversation=conversation_to(conversation, failures.get(request.conversation_id, "")))
 
     def List(self, request: api.ListRequest, context: grpc.ServicerContext) -> api.ListResponse:
         """A page of conversations."""
@@ -130,9 +135,11 @@ class ConversationHandlers:
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
             title=request.query,
+            notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )
         page = self._conversations.page(chosen, page_size(request.page_size), place_of(request, request.page_token))
-        fitting, more = self._answers.fitting(map(conversation_to, page.conversations))
+        values = (conversation_to(it, page.failures.get(it.id, "")) for it in page.conversations)
+        fitting, more = self._answers.fitting(values)
         last = page.conversations[len(fitting) - 1] if more else None
         return api.ListResponse(
             conversations=fitting,
@@ -257,10 +264,15 @@ class ConversationHandlers:
         checks.topics("topics", request.topics)
         if request.topics and not request.automatic:
             checks.refuse("topics", "go with `automatic` alone")
+        if request.writer and not request.automatic:
+            checks.refuse("writer", "goes with `automatic` alone")
+        _check_writer(checks, request)
         checks.done()
         if request.automatic:
             topics = tuple(request.topics)
-            conversation = self._conversations.assign_title(request.conversation_id, title, topics, request.request_id)
+            conversation = self._conversations.assign_title(
+                request.conversation_id, title, topics, _record_of(request, ""), request.request_id
+            )
         else:
             conversation = self._conversations.rename(request.conversation_id, title, request.request_id)
         return api.RenameResponse(conversation=conversation_to(conversation))
@@ -303,11 +315,45 @@ class ConversationHandlers:
         checks.said("text", request.text, _MAX_ABBREVIATION)
         checks.topics("topics", request.topics)
         checks.request_id(request.request_id)
+        _check_writer(checks, request)
         checks.done()
         conversation = self._conversations.record_abbreviation(
-            request.conversation_id, request.text, tuple(dict.fromkeys(request.topics)), request.request_id
+            request.conversation_id,
+            request.text,
+            tuple(dict.fromkeys(request.topics)),
+            _record_of(request, CALLER),
+            request.request_id,
         )
         return api.RecordAbbreviationResponse(conversation=conversation_to(conversation))
+
+    def RegenerateNotes(self, request: api.RegenerateNotesRequest, context: grpc.ServicerContext) -> api.RegenerateNotesResponse:
+        """Queues notes to be written anew."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        checks.channels("channels", request.channels)
+        checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.count("writers", request.writers, _MAX_WRITERS)
+        for index, name in enumerate(request.writers[:_MAX_WRITERS]):
+            checks.writer(f"writers[{index}]", name)
+        checks.span(request, "updated_after", "updated_before")
+        checks.request_id(request.request_id)
+        filters = (request.conversation_id, request.channels, request.topics, request.writers)
+        has_filter = any(filters) or request.HasField("updated_after") or request.HasField("updated_before")
+        if has_filter == request.all:
+            wrong = "does not go with a filter" if has_filter else "must be set where no filter is"
+            checks.refuse("all", wrong)
+        checks.done()
+        chosen = Filter(
+            conversation_id=request.conversation_id,
+            channels=tuple(request.channels),
+            topics=tuple(request.topics),
+            updated_after=optional_milliseconds(request, "updated_after"),
+            updated_before=optional_milliseconds(request, "updated_before"),
+        )
+        queued, kept = self._conversations.regenerate_notes(
+            chosen, tuple(map(writer_of, request.writers)), dry_run=request.dry_run, request_id=request.request_id
+        )
+        return api.RegenerateNotesResponse(queued=queued, kept=kept)
 
     def Delete(self, request: api.DeleteRequest, context: grpc.ServicerContext) -> api.DeleteResponse:
         """Removes a conversation for good."""
@@ -323,6 +369,20 @@ class ConversationHandlers:
             removed=[api.RemovedFrom(place=place, count=count) for place, count in receipt.removed.items()],
             delete_time=timestamp(receipt.time),
         )
+
+
+def _check_writer(checks: Checks, request: api.RenameRequest | api.RecordAbbreviationRequest) -> None:
+    """Check who wrote notes that a caller brings."""
+    if request.writer:
+        checks.writer("writer", request.writer)
+    elif request.writer_model:
+        checks.refuse("writer_model", "goes with `writer` alone")
+    checks.text("writer_model", request.writer_model, most=_MAX_NAME)
+
+
+def _record_of(request: api.RenameRequest | api.RecordAbbreviationRequest, otherwise: str) -> NoteRecord:
+    """Return the record of notes that a caller brings; `otherwise` is the writer where none is named."""
+    return NoteRecord(writer_of(request.writer) if request.writer else otherwise, request.writer_model)
 
 
 def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:

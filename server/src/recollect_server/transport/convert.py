@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2
 
 from recollect_server.domain.addresses import display_name
-from recollect_server.domain.conversation import NOBODY, Conversation, Party
+from recollect_server.domain.conversation import CALLER, NOBODY, Conversation, NoteRecord, Party
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 
 _ROLES = {
@@ -19,6 +19,8 @@ _ROLES = {
     message_pb2.ROLE_ASSISTANT: Role.ASSISTANT,
     message_pb2.ROLE_TOOL: Role.TOOL,
 }
+UNKNOWN_WRITER = "unknown"
+"""The contract's word for who wrote notes that an earlier version kept no record of."""
 ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
@@ -107,10 +109,12 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
         value.metadata.SetInParent()
 
 
-def conversation_to(conversation: Conversation) -> conversation_pb2.Conversation:
+def conversation_to(conversation: Conversation, notes_failure: str = "") -> conversation_pb2.Conversation:
     """A conversation as it goes out."""
     value = conversation_pb2.Conversation()
     fill_conversation(value, conversation)
+    if notes_failure:
+        value.notes.failure = notes_failure
     return value
 
 
@@ -129,6 +133,10 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
     value.participants.extend(conversation.participants)
     if conversation.abbreviation:
         value.abbreviation = conversation.abbreviation
+        _fill_record(value.notes.abbreviation, conversation.abbreviation_record)
+    if conversation.title:
+        by_hand = conversation.manually_named
+        _fill_record(value.notes.title, NoteRecord(CALLER) if by_hand else conversation.title_record)
     if conversation.manually_named:
         value.manually_named = True
     if conversation.pinned:
@@ -150,6 +158,19 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         )
         if party.contact_name:
             there.contact_name = party.contact_name
+
+
+def writer_of(name: str) -> str:
+    """Return a writer as the contract names it, as a record has it: empty for one that is not known."""
+    return "" if name == UNKNOWN_WRITER else name
+
+
+def _fill_record(value: conversation_pb2.NoteRecord, record: NoteRecord) -> None:
+    value.writer = record.writer or UNKNOWN_WRITER
+    if record.model:
+        value.model = record.model
+    if record.time:
+        _set_moment(value.write_time, record.time)
 
 
 def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:

@@ -17,6 +17,7 @@ from recollect._types.conversation import (
     DeletionReceipt,
     LoadedConversation,
     Party,
+    RegeneratedNotes,
 )
 from recollect._types.message import Message
 from recollect._types.update import Update
@@ -35,6 +36,7 @@ _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
 _SET_MODEL = Method(_SERVICE, "SetModel", pb.SetModelRequest, pb.SetModelResponse)
 _RECORD_COMPRESSION = Method(_SERVICE, "RecordCompression", pb.RecordCompressionRequest, pb.RecordCompressionResponse)
 _RECORD_ABBREVIATION = Method(_SERVICE, "RecordAbbreviation", pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse)
+_REGENERATE_NOTES = Method(_SERVICE, "RegenerateNotes", pb.RegenerateNotesRequest, pb.RegenerateNotesResponse)
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
 _BATCH = 1000  # updates in one element of a stream, where so many wait
@@ -90,6 +92,7 @@ def list_page(
     updated_after: datetime | None,
     updated_before: datetime | None,
     query: str | None,
+    notes_failed: bool | None,
 ) -> ListCall:
     """List: one page."""
     request = fill(
@@ -103,6 +106,7 @@ def list_page(
         updated_after=updated_after,
         updated_before=updated_before,
         query=query,
+        notes_failed=notes_failed,
     )
     return Call(_LIST, request, read.conversation_page)
 
@@ -210,7 +214,13 @@ def switch(
 
 
 def rename(
-    conversation_id: str, title: str, automatic: bool, topics: Iterable[str] | None, request_id: str | None
+    conversation_id: str,
+    title: str,
+    automatic: bool,
+    topics: Iterable[str] | None,
+    writer: str | None,
+    writer_model: str | None,
+    request_id: str | None,
 ) -> Call[pb.RenameRequest, pb.RenameResponse, Conversation]:
     """Rename."""
     request = fill(
@@ -219,6 +229,8 @@ def rename(
         title=title,
         automatic=automatic,
         topics=topics,
+        writer=writer,
+        writer_model=writer_model,
         request_id=parts.request_id(request_id),
     )
     return Call(_RENAME, request, lambda response: read.conversation(response.conversation))
@@ -247,7 +259,12 @@ def record_compression(
 
 
 def record_abbreviation(
-    conversation_id: str, text: str, topics: Iterable[str] | None, request_id: str | None
+    conversation_id: str,
+    text: str,
+    topics: Iterable[str] | None,
+    writer: str | None,
+    writer_model: str | None,
+    request_id: str | None,
 ) -> Call[pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse, Conversation]:
     """RecordAbbreviation."""
     request = fill(
@@ -255,9 +272,38 @@ def record_abbreviation(
         conversation_id=conversation_id,
         text=text,
         topics=topics,
+        writer=writer,
+        writer_model=writer_model,
         request_id=parts.request_id(request_id),
     )
     return Call(_RECORD_ABBREVIATION, request, lambda response: read.conversation(response.conversation))
+
+
+def regenerate_notes(
+    conversation_id: str | None,
+    channels: Iterable[str] | None,
+    topics: Iterable[str] | None,
+    writers: Iterable[str] | None,
+    updated_after: datetime | None,
+    updated_before: datetime | None,
+    all_conversations: bool,
+    dry_run: bool,
+    request_id: str | None,
+) -> Call[pb.RegenerateNotesRequest, pb.RegenerateNotesResponse, RegeneratedNotes]:
+    """RegenerateNotes."""
+    request = fill(
+        pb.RegenerateNotesRequest(),
+        conversation_id=conversation_id,
+        channels=channels,
+        topics=topics,
+        writers=writers,
+        updated_after=updated_after,
+        updated_before=updated_before,
+        all=all_conversations,
+        dry_run=dry_run,
+        request_id=parts.request_id(request_id),
+    )
+    return Call(_REGENERATE_NOTES, request, read.regenerated)
 
 
 def delete(

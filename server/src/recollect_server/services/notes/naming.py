@@ -5,16 +5,26 @@ is not written to but waits again. What is due is in the index (`storage/index/n
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import structlog
 
-from recollect_server.domain.conversation import Abbreviated, AnchorSet, Conversation, Event, SplitSuggested, TitleAssigned
+from recollect_server.domain.conversation import (
+    CALLER,
+    RULE,
+    Abbreviated,
+    AnchorSet,
+    Conversation,
+    Event,
+    SplitSuggested,
+    TitleAssigned,
+)
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
+from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
@@ -22,6 +32,8 @@ from recollect_server.storage.index.note_queue import Waiting
 from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.naming")
+
+_REDONE = 4  # conversations with offline notes that are looked up at once: new notes go before the next ones
 
 
 class Outcome(Enum):
@@ -51,16 +63,24 @@ class Material:
 class Naming:
     """Finds conversations that wait for notes and writes them. Safe to call from any thread, for different conversations."""
 
-    def __init__(self, space: Space, model: LanguageModel, idle_timeout: int) -> None:
-        """`idle_timeout` is in milliseconds."""
+    def __init__(self, space: Space, model: LanguageModel, idle_timeout: int, may_redo: Callable[[], bool] = lambda: False) -> None:
+        """`idle_timeout` is in milliseconds; `may_redo` tells whether offline notes may be written anew just now."""
         self._space = space
         self._model = model
         self._idle_timeout = idle_timeout
+        self._may_redo = may_redo
 
     def due(self, limit: int) -> list[Waiting]:
-        """Conversations that wait now, the longest idle first; some `limit` of them. Raises IndexUnavailable."""
+        """Conversations that wait now, the longest idle first; some `limit` of them. Raises IndexUnavailable.
+
+        Where none does, a few whose offline notes may be written anew.
+        """
         now = self._space.clock()
-        return self._space.index.notes_due(now - self._idle_timeout, now, limit)
+        idle_before = now - self._idle_timeout
+        waiting = self._space.index.notes_due(idle_before, now, limit, by_rule=self._model.writer == RULE)
+        if waiting or not self._may_redo():
+            return waiting
+        return self._space.index.offline_notes(idle_before, min(limit, _REDONE))
 
     def failed(self) -> list[Waiting]:
         """Conversations whose last try failed. Raises IndexUnavailable."""
@@ -80,28 +100,49 @@ class Naming:
         try:
             material = read_material(self._space, waiting.conversation_id)
             known = material.conversation
-            wants_notes = waiting.idle and notes_due(known)
-            if not known.message_count or not (wants_notes or title_due(known, material.titled_turn, idle=waiting.idle)):
+            waiting = replace(waiting, redo=waiting.redo or self._is_redone(known))
+            if not known.message_count or not (self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)):
                 self._space.index.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
-            notes = self._model.write_notes(material.messages, known.abbreviation)
-            return Outcome.WENT_ON if given_up() else self._record(material, notes, idle=waiting.idle)
+            labels = self._space.index.labels(MAX_LABELS)
+            notes = self._model.write_notes(material.messages, known.abbreviation, labels)
+            notes = replace(notes, topics=shared(notes.topics, labels))
+            return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
         except ConversationNotFound:  # deleted; or somebody took the file away, and the index still waits for its notes
             self._space.index.note_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
-    def _record(self, material: Material, notes: Notes, *, idle: bool) -> Outcome:
+    def _wants_notes(self, conversation: Conversation, waiting: Waiting) -> bool:
+        if conversation.abbreviation_record.stands_before(self._model.writer):
+            return False
+        return waiting.redo or (waiting.idle and notes_due(conversation))
+
+    def _wants_title(self, conversation: Conversation, material: Material, waiting: Waiting) -> bool:
+        if conversation.title_record.writer == CALLER or conversation.title_record.stands_before(self._model.writer):
+            return False
+        if title_due(conversation, material.titled_turn, idle=waiting.idle):
+            return True
+        redo = waiting.redo and self._wants_notes(conversation, waiting)
+        return redo and bool(conversation.title) and not conversation.manually_named
+
+    def _is_redone(self, conversation: Conversation) -> bool:
+        """Return whether offline notes that have everything are written anew just now."""
+        offline = conversation.abbreviation_record.writer == RULE != self._model.writer
+        return offline and not notes_due(conversation) and self._may_redo()
+
+    def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
+        idle, by = waiting.idle, self._model
         conversation_id = material.conversation.id
         with self._space.locks.hold(conversation_id):
             head = self._space.end(conversation_id)
             went_on = head.conversation.message_count != material.conversation.message_count
-            due = title_due(head.conversation, material.titled_turn, idle=idle)
+            due = self._wants_title(head.conversation, material, waiting)
             events: list[Event] = []
             time = self._space.clock()
-            if idle and not went_on and notes_due(head.conversation):
-                events.append(Abbreviated(notes.abbreviation, time, notes.topics or None))
+            if not went_on and self._wants_notes(head.conversation, waiting):
+                events.append(Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model))
                 events += [
                     AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
                     for anchor in notes.anchors
@@ -109,15 +150,17 @@ class Naming:
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
-            if due and notes.title and not (went_on and idle):
-                events.append(TitleAssigned(notes.title, notes.topics, time))
+            if due and notes.title and not (went_on and (idle or waiting.redo)):
+                events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
             if events:
                 reach("event.begun")
                 self._space.commit(head, [*events], None)
                 self._space.anchors.changed()
                 reach("event.recorded")
         if due and not notes.title and not head.conversation.title:
-            raise CannotWrite("there is no title of 2 to 6 words")
+            raise CannotWrite("there is no title of 2 to 8 words")
+        if waiting.redo and not went_on:
+            self._space.index.forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect_server.domain.conversation import NOBODY, Conversation, Party
+from recollect_server.domain.conversation import NO_RECORD, NOBODY, Conversation, NoteRecord, Party
 from recollect_server.domain.message import Usage
 
 _COLUMNS = (
@@ -16,8 +16,10 @@ _COLUMNS = (
     "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through", "open_calls",
 )  # fmt: skip
 _SELECT = (
-    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary, k.name "
+    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary, k.name, "
+    "r.abbreviation_writer, r.abbreviation_model, r.abbreviation_time, r.title_writer, r.title_model, r.title_time "
     "FROM conversations c LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number "
+    "LEFT JOIN note_records r ON r.number = c.number "
 )
 
 
@@ -42,6 +44,7 @@ class Filter:
     updated_after: int | None = None
     updated_before: int | None = None
     title: str = ""
+    notes_failed: bool | None = None
     conversation_id: str = ""
     conversation_ids: tuple[str, ...] = ()
     identities: tuple[tuple[str, str], ...] = ()
@@ -88,6 +91,8 @@ class Filter:
                 add(f"c.{column} = ?", value)
         if self.pinned is not None:
             add("c.pinned = ?", int(self.pinned))
+        if self.notes_failed is not None:
+            add("c.needs_abbreviation <> ''" if self.notes_failed else "c.needs_abbreviation = ''")
         if self.updated_after is not None:
             add("c.update_time >= ?", self.updated_after)
         if self.updated_before is not None:
@@ -174,7 +179,10 @@ def want_abbreviation(connection: apsw.Connection, number: int) -> None:
 
 def remove(connection: apsw.Connection, number: int) -> None:
     """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    hanging = ("notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names", "notes_words")
+    hanging = (
+        "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names", "notes_words",
+        "note_records", "notes_wanted",
+    )  # fmt: skip
     for table in ("conversations", *hanging):
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
@@ -207,4 +215,6 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
         open_calls=tuple((turn, name) for turn, name in orjson.loads(row[24])) if row[24] else (),
         abbreviation=row[25] or "",
         compression_summary=row[26] or "",
+        abbreviation_record=NoteRecord(*row[28:31]) if row[28] else NO_RECORD,
+        title_record=NoteRecord(*row[31:34]) if row[31] else NO_RECORD,
     )

@@ -9,6 +9,7 @@ import orjson
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import (
+    NO_RECORD,
     Abbreviated,
     AnchorSet,
     Began,
@@ -90,6 +91,9 @@ def document_of(
     notes = (after.abbreviation, after.compression_summary)
     if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
         document["notes"] = notes
+    records = (after.abbreviation_record, after.title_record)
+    if records != ((NO_RECORD, NO_RECORD) if before is None else (before.abbreviation_record, before.title_record)):
+        document["records"] = [value for it in records for value in (it.writer, it.model, it.time)]
     if words is not None:
         document["words"] = words
     if anchors := [

@@ -236,6 +236,20 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
 
         self._database.write(job)
 
+    def want_notes(self, numbers: list[int], request: KnownRequest | None) -> None:
+        """Queue the notes of conversations to be written anew, and remember the request that asked for it."""
+        if request:
+            self._seen.add(request.request_id)
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.executemany(
+                "INSERT OR IGNORE INTO notes_wanted SELECT number FROM conversations WHERE number = ?", [(it,) for it in numbers]
+            )
+            if request:
+                requests.add(connection, request)
+
+        self._database.write(job)
+
     def settle(self) -> None:
         """Waits until everything that was added before is taken in, or was refused and its `failed` called."""
         self._database.settle()

@@ -10,6 +10,7 @@ from functools import cache
 
 import apsw
 
+from recollect_server.domain.conversation import RULE
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.storage.index.channel_tables import channel_tables, contact_names
 from recollect_server.storage.index.external_tables import external_tables, external_words
@@ -186,6 +187,27 @@ def _late_messages(connection: apsw.Connection) -> None:
     """)
 
 
+def _note_records(connection: apsw.Connection) -> None:
+    """Add the record of who wrote notes, and the queue of those to write anew."""
+    connection.execute(f"""
+        -- An empty writer: nothing is recorded of that note.
+        CREATE TABLE note_records(
+            number INTEGER PRIMARY KEY, abbreviation_writer TEXT NOT NULL, abbreviation_model TEXT NOT NULL,
+            abbreviation_time INTEGER NOT NULL, title_writer TEXT NOT NULL, title_model TEXT NOT NULL,
+            title_time INTEGER NOT NULL);
+        CREATE INDEX offline_notes ON note_records(abbreviation_time) WHERE abbreviation_writer = '{RULE}';
+        CREATE TRIGGER take_in_note_records INSTEAD OF INSERT ON incoming WHEN NEW.document -> '$.records' IS NOT NULL BEGIN
+            INSERT OR REPLACE INTO note_records VALUES(
+                NEW.document ->> '$.conversation[0]', NEW.document ->> '$.records[0]', NEW.document ->> '$.records[1]',
+                NEW.document ->> '$.records[2]', NEW.document ->> '$.records[3]', NEW.document ->> '$.records[4]',
+                NEW.document ->> '$.records[5]');
+        END;
+        -- Conversations whose notes a caller wants anew. Nothing in the transcripts says this.
+        CREATE TABLE notes_wanted(number INTEGER PRIMARY KEY);
+        ALTER TABLE model_spending ADD COLUMN cost REAL NOT NULL DEFAULT 0;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -196,6 +218,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     external_words,
     _late_messages,
     notes_words_table,
+    _note_records,
 )
 
 

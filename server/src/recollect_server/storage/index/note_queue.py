@@ -4,22 +4,35 @@ The queue is the table of conversations itself: partial indexes have what waits 
 with a million others beside it, and a restart loses nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import orjson
 
-from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.conversation import CALLER, RULE, AnchorSet
+from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.file import IndexFile, look
 
 _REASONS = 3  # that are shown
-_DUE = """
+_SHOWN = 10  # conversations that failed
+_REPLACEABLE = f"""NOT EXISTS (
+    SELECT 1 FROM note_records r WHERE r.number = c.number AND r.abbreviation_writer NOT IN ('', '{RULE}'))"""
+"""Of a conversation `c`: a rule may write its abbreviation."""
+
+
+def _due(condition: str) -> str:
+    return f"""
     SELECT number FROM (
-        SELECT number FROM conversations INDEXED BY conversations_without_notes
-            WHERE turn_count > abbreviated_through AND update_time <= ? AND needs_abbreviation = '' ORDER BY update_time LIMIT ?)
+        SELECT number FROM conversations c INDEXED BY conversations_without_notes
+            WHERE turn_count > abbreviated_through AND update_time <= ? AND needs_abbreviation = '' AND {condition}
+            ORDER BY update_time LIMIT ?)
     UNION SELECT number FROM (
-        SELECT number FROM conversations INDEXED BY conversations_without_notes
-            WHERE turn_count > abbreviated_through AND update_time > ? AND needs_abbreviation = '' LIMIT ?)
+        SELECT number FROM conversations c INDEXED BY conversations_without_notes
+            WHERE turn_count > abbreviated_through AND update_time > ? AND needs_abbreviation = '' AND {condition} LIMIT ?)
+    UNION SELECT number FROM (
+        SELECT number FROM notes_wanted JOIN conversations USING (number) WHERE needs_abbreviation = '' LIMIT ?)
     UNION SELECT number FROM (
         SELECT number FROM conversations WHERE abbreviation_wanted = 1 AND needs_abbreviation = '' LIMIT ?)
     UNION SELECT number FROM (
@@ -28,6 +41,7 @@ _DUE = """
 """
 
 
+_DUE, _DUE_BY_RULE = _due("true"), _due(_REPLACEABLE)
 _KEYS = """
     WITH RECURSIVE keys(key) AS (
         SELECT min(key) FROM anchors UNION ALL SELECT (SELECT min(key) FROM anchors WHERE key > keys.key) FROM keys
@@ -44,6 +58,8 @@ class Waiting:
     conversation_id: str
     idle: bool
     """Whether it was quiet for long enough, or left; else only a title is due."""
+    redo: bool = False
+    """Whether its notes are to be written anew, though they have all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +77,62 @@ class AnchorRow:
 class NoteQueue(IndexFile):
     """The part of the index's door that the writer of notes uses. Every method raises IndexUnavailable."""
 
-    def notes_due(self, idle_before: int, now: int, limit: int) -> list[Waiting]:
+    def notes_due(self, idle_before: int, now: int, limit: int, *, by_rule: bool = False) -> list[Waiting]:
         """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones.
 
         One whose newest message is from after `now` waits too: a clock had jumped ahead, and nothing tells when it was said.
+        Those whose notes are to be written anew come last. `by_rule`: without those whose abbreviation a rule may not replace.
         """
         with self.reading() as connection:
-            return _waiting(connection, idle_before, now, _DUE, (idle_before, limit, now, limit, limit, limit))
+            chosen = _DUE_BY_RULE if by_rule else _DUE
+            return _waiting(connection, idle_before, now, chosen, (idle_before, limit, now, limit, limit, limit, limit))
+
+    def offline_notes(self, idle_before: int, limit: int) -> list[Waiting]:
+        """Return idle conversations whose abbreviation is a rule's, the one that was written first at the front."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT c.number, c.id FROM note_records r JOIN conversations c USING (number)"
+                f" WHERE r.abbreviation_writer = '{RULE}' AND c.needs_abbreviation = '' AND c.update_time <= ?"
+                " ORDER BY r.abbreviation_time LIMIT ?",
+                (idle_before, limit),
+            )
+            return [Waiting(row[0], row[1], idle=False) for row in rows]
+
+    def choose_notes(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
+        """Return which of the conversations that match and have an abbreviation may get another one.
+
+        `writers`: those of the present abbreviations; none: all but callers. `by_rule`: a rule is to write it.
+        """
+        where, values = chosen.where()
+        marks = ", ".join("?" * len(writers))
+        by = (
+            f"coalesce(r.abbreviation_writer, '') IN ({marks})" if writers else f"coalesce(r.abbreviation_writer, '') <> '{CALLER}'"
+        )
+        if by_rule:
+            by += f" AND {_REPLACEABLE}"
+        with self.reading() as connection:
+            rows = connection.execute(
+                f"SELECT c.number, {by} FROM conversations c JOIN notes n ON n.number = c.number"
+                f" LEFT JOIN note_records r ON r.number = c.number WHERE n.abbreviation <> '' AND c.turn_count > 0 AND {where}",
+                (*writers, *values),
+            ).fetchall()
+        return ChosenNotes([int(str(row[0])) for row in rows if row[1]], sum(not row[1] for row in rows))
+
+    def note_failures(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+        """Return why the last try to write notes failed, for those of the conversations where it did."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, needs_abbreviation FROM conversations"
+                " WHERE id IN (SELECT value FROM json_each(?)) AND needs_abbreviation <> ''",
+                (orjson.dumps(conversation_ids).decode(),),
+            )
+            return {row[0]: row[1] for row in rows}
+
+    def labels(self, limit: int) -> list[tuple[str, int]]:
+        """Return the topics of all conversations, with how many have each, the most used first."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?", (limit,))
+            return [(row[0], row[1]) for row in rows]
 
     def notes_failed(self, idle_before: int, now: int) -> list[Waiting]:
         """Conversations whose last try failed."""
@@ -84,11 +149,14 @@ class NoteQueue(IndexFile):
 
     def forget_wish(self, number: int) -> None:
         """There is nothing to write: the conversation waits no more."""
-        self._database.write(
-            lambda connection, _: connection.execute(
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.execute(
                 "UPDATE conversations SET needs_abbreviation = '', abbreviation_wanted = 0 WHERE number = ?", (number,)
             )
-        )
+            connection.execute("DELETE FROM notes_wanted WHERE number = ?", (number,))
+
+        self._database.write(job)
 
     def compaction_due(self, limit: int, messages: int = 40) -> list[Waiting]:
         """Return conversations that grew by more than so many messages since they were condensed or looked at.
@@ -138,27 +206,37 @@ class NoteQueue(IndexFile):
             lambda connection, _: connection.execute("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until))
         )
 
-    def spent(self, day: str) -> tuple[int, int]:
-        """Calls and tokens of a day."""
+    def spent(self, day: str) -> tuple[int, int, float]:
+        """Calls, tokens and US dollars of a day."""
         with self.reading() as connection:
-            row = connection.execute("SELECT calls, tokens FROM model_spending WHERE day = ?", (day,)).fetchone()
-            return (0, 0) if row is None else (row[0], row[1])
+            row = connection.execute("SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)).fetchone()
+            return (0, 0, 0.0) if row is None else (row[0], row[1], row[2])
 
-    def spend(self, day: str, calls: int, tokens: int) -> None:
-        """Keeps the calls and tokens of a day."""
+    def spend(self, day: str, calls: int, tokens: int, cost: float) -> None:
+        """Keeps the calls, tokens and US dollars of a day."""
         self._database.write(
-            lambda connection, _: connection.execute("INSERT OR REPLACE INTO model_spending VALUES(?, ?, ?)", (day, calls, tokens))
+            lambda connection, _: connection.execute(
+                "INSERT OR REPLACE INTO model_spending(day, calls, tokens, cost) VALUES(?, ?, ?, ?)", (day, calls, tokens, cost)
+            )
         )
 
 
 def _waiting(connection: apsw.Connection, idle_before: int, now: int, chosen: str, values: tuple[int, ...]) -> list[Waiting]:
     rows = connection.execute(
         "SELECT number, id, turn_count > abbreviated_through AND (update_time <= ? OR update_time > ?"
-        " OR abbreviation_wanted = 1) FROM conversations"
-        f" WHERE number IN ({chosen}) ORDER BY update_time",
+        " OR abbreviation_wanted = 1), number IN (SELECT number FROM notes_wanted) FROM conversations"
+        f" WHERE number IN ({chosen}) ORDER BY 4, update_time",
         (idle_before, now, *values),
     )
-    return [Waiting(row[0], row[1], bool(row[2])) for row in rows]
+    return [Waiting(row[0], row[1], bool(row[2]), bool(row[3])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenNotes:
+    """Conversations whose notes may be written anew, and how many others match and keep theirs."""
+
+    numbers: list[int]
+    kept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +248,13 @@ class NoteState:
     failed: int = 0
     reason: str = ""
     """Why they failed: the reasons that most of them have."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """Some of them, the ones with the newest messages, each with its reason."""
     day: str = ""
     """The last day that a model was called on."""
     calls: int = 0
     tokens: int = 0
+    cost: float = 0.0
 
 
 def note_state_of(folder: Path) -> NoteState:
@@ -187,6 +268,11 @@ def _note_state(connection: apsw.Connection) -> NoteState:
         "SELECT needs_abbreviation, count(*) FROM conversations WHERE needs_abbreviation <> '' GROUP BY 1 ORDER BY 2 DESC, 1"
     )
     failed = {str(row[0]): int(row[1]) for row in rows}
-    day = connection.execute("SELECT day, calls, tokens FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
+    shown = connection.execute(
+        "SELECT id, needs_abbreviation FROM conversations WHERE needs_abbreviation <> '' ORDER BY update_time DESC LIMIT ?",
+        (_SHOWN,),
+    )
+    failures = tuple((str(row[0]), str(row[1])) for row in shown)
+    day = connection.execute("SELECT * FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
     reasons = "; ".join(list(failed)[:_REASONS])
-    return NoteState(int(without), sum(failed.values()), reasons, *(day or ("", 0, 0)))
+    return NoteState(int(without), sum(failed.values()), reasons, failures, *(day or ("", 0, 0, 0.0)))

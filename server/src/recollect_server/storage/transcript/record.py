@@ -232,6 +232,7 @@ def _fields(content: Content) -> dict[str, Any]:
             return began
         case TitleAssigned():
             event: dict[str, Any] = {"event": "title_assigned", "title": content.title, "topics": content.topics}
+            event |= _writer_fields(content)
         case Compressed():
             event = {
                 "event": "compression",
@@ -242,6 +243,7 @@ def _fields(content: Content) -> dict[str, Any]:
             event = {"event": "abbreviation", "text": content.text}
             if content.topics is not None:
                 event["topics"] = content.topics
+            event |= _writer_fields(content)
         case MetaUpdated():
             event = {"event": "meta_update"}
             names = {"title": "title", "manually_named": "manuallyNamed", "model": "model", "pinned": "pinned"}
@@ -267,6 +269,10 @@ def _fields(content: Content) -> dict[str, Any]:
         case Unknown():
             raise ValueError("a line that this version does not know cannot be written by it")
     return {"type": "event"} | event | {"timestamp": to_text(content.time)}
+
+
+def _writer_fields(note: TitleAssigned | Abbreviated) -> dict[str, str]:
+    return {name: value for name, value in (("writer", note.writer), ("model", note.model)) if value}
 
 
 def _stamp(fields: dict[str, Any]) -> Stamp:
@@ -301,12 +307,20 @@ def _event(fields: dict[str, Any], sequence: int) -> Content:
     time = from_text(fields["timestamp"])
     match fields["event"]:
         case "title_assigned":
-            return TitleAssigned(text(fields, "title"), texts(fields.get("topics", ())), time)
+            return TitleAssigned(
+                text(fields, "title"), texts(fields.get("topics", ())), time, text(fields, "writer", ""), text(fields, "model", "")
+            )
         case "compression":
             return Compressed(number(fields["compressedThrough"], _MAX_TURN), text(fields, "summary"), time)
         case "abbreviation":
             topics = fields.get("topics")
-            return Abbreviated(text(fields, "text"), time, None if topics is None else texts(topics))
+            return Abbreviated(
+                text(fields, "text"),
+                time,
+                None if topics is None else texts(topics),
+                text(fields, "writer", ""),
+                text(fields, "model", ""),
+            )
         case "meta_update":
             return MetaUpdated(
                 time,

@@ -1,0 +1,194 @@
+"""Titles in the words of a conversation: the request that says most of what it is about, shortened at a phrase's end."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+from recollect_server.domain.languages import ENGLISH, language_of, stop_words
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.notes import MAX_TITLE_WORDS, title_of
+from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.text import UNSPACED_RUN
+from recollect_server.inference.chatter import CHATTER
+from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
+from recollect_server.inference.sentences import Sentence, is_question, opened, spoken, topical
+
+_MAX_CHARACTERS = 64  # of a title: it stands in a list
+_MAX_UNSPACED = 24  # characters of a title in a script without spaces
+_MAX_CANDIDATES = 400
+_REQUEST = 1.7  # how much more a request is worth than a statement
+_FIRST = 2.0  # what the first message adds to 1; the second a half of it, and so on
+# Between people who talk to one another, questions keep the talk going and the subject comes later.
+_REQUEST_IN_CHAT, _FIRST_IN_CHAT = 0.6, 0.4
+_LEANING = 0.5  # what a title is worth that points to something outside of it
+_ANSWER = 0.35  # what a sentence of the agent is worth: it names the subject where the user's requests do not
+_VAGUE = frozenset(
+    "happened since talked lots last week congratulations hear heard stuff "  # noqa: SIM905 - a list would be a word a line
+    "again anyway bit case check confirm continue details detail exactly fine finish first "
+    "focus forward honestly "
+    "information list long main moment move moving next now okay option options point question questions quick "
+    "ready single sound start started starting step steps sure task tasks thing tired today together tomorrow "
+    "tonight try understand update updated wait work working year years mean guys people person stuff whole say "
+    "said tell talk talking put exciting happening experience favorite share sharing special crazy "
+    "recommendations chatted looking find use used using lately recently sounds wondering guess super course give "
+    "ask big real everyone anyone nothing alright without".split()
+)
+"""Words that say what one does in any conversation."""
+_FEELING = re.compile(
+    r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are))\b", re.IGNORECASE
+)
+_ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
+_FILLER = re.compile(r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE)
+_DETERMINERS = frozenset(
+    "a an the my your our his her its their this that these those some any me you us them i we it he she they be "  # noqa: SIM905 - a list would be a word a line
+    "been not der die das den dem des ein eine einen einem mein meine dein deine le la les un une mon ma mes ton "
+    "ta tes son sa ses du el los las unos unas mi mis tu tus su sus of o os as um uma uns umas meu minha lo gli "
+    "il uno una".split()
+)
+"""No phrase ends before one of these: a verb and what it is done to belong together."""
+_POINTER = re.compile(r"\b(?:it|this|that|them|these|those|he|she|him|they|here|there|its|their|one)\b", re.IGNORECASE)
+_HOW = re.compile(r"how (?:can|do|could|should|would|might|to)(?: (?:i|we|you|one))?(?: best)?(?= \w)", re.IGNORECASE)
+_LATER_REQUEST = re.compile(
+    r"(?:[,;:–—]|\s-)\s*(?:(?:and|so|but|or|then)\s+)?(?=(?:(?:can|could|would|will) (?:you|we|i)|how (?:can|do"
+    r"|should|would|to)|what(?:'s|’s| is| are| should"
+    r"| would| can)|where (?:can|do|should)|help me|please |any (?:tips|ideas|advice|suggestions)|i (?:want|need"
+    r"|would like)|i'd like|i’d like"
+    r"|kannst du|können sie|könntest du|wie |was |welche|peux-tu|pouvez-vous|comment |quel(?:le)?s? |puedes|¿"
+    r"|cómo |qué |você pode|como |qual )\b)",
+    re.IGNORECASE,
+)
+_JAPANESE_PARTICLE = re.compile(r"(?<=[^ぁ-ん])(?:は|が|を|に|で|と|の|へ|から|まで|について)")
+
+
+def headline(said: Sequence[Message], sentences: Sequence[Sentence]) -> tuple[str, Sentence | None]:
+    """Return a title, empty if none can be made, and the sentence it comes from.
+
+    Each sentence of the user (of everybody, where senders are named) gives a candidate. The best one has the words that most
+    messages share, is a request, comes early and needs no other sentence to be understood. As the conversation goes on, a request
+    that more of it is about takes the place of the first.
+    """
+    language = language_of(message.content for message in spoken(said))
+    phrases = phrases_of(language)
+    named = sum(bool(message.sender) for message in said) > len(said) // 2
+    shares: Counter[str] = Counter()
+    by_message: dict[int, set[str]] = {}
+    for sentence in sentences:
+        by_message.setdefault(sentence.message, set()).update(sentence.words)
+    for words in by_message.values():
+        shares.update(words)
+    aside = {place for place, message in enumerate(spoken(said)) if message.content.lstrip().startswith(("[", "("))}
+    theirs = [it for it in sentences if it.message not in aside and not it.text.startswith(("[", "("))]
+    places = {message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))}
+    speakers = {word for message in said for word in topical(message.sender)}
+    best, best_score, source = "", 0.0, None
+    for sentence in _candidates(theirs):
+        text, is_request = requested(sentence.text, phrases, language)
+        if CHATTER_QUESTION.search(sentence.text):
+            continue
+        title = title_of(text)
+        told = [word for word in dict.fromkeys(topical(text, language)) if word not in speakers and word not in _VAGUE]
+        if not title or not told:
+            continue
+        score = sum(log(1 + shares[word]) for word in told) / (len(told) + 2) * (1 if len(told) > 1 else 0.5)
+        if is_request:
+            score *= _REQUEST_IN_CHAT if named else _REQUEST
+        score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
+        if phrases.leaning.match(text) or (language == ENGLISH and _POINTER.search(text)):
+            score *= _LEANING if len(told) < 4 else 0.8
+        if language == ENGLISH and _FEELING.match(text):
+            score *= 0.6
+        if not sentence.whole or title.count(" ") == 1:
+            score *= 0.6
+        if not named and sentence.role is not Role.USER:
+            score *= _ANSWER
+        if score > best_score:
+            best, best_score, source = title, score, sentence
+    return best, source
+
+
+def opening_title(said: Sequence[Message]) -> str:
+    """Return a title from the first words that anybody said, for a conversation of small talk."""
+    language = language_of(message.content for message in said)
+    for message in said:
+        text = " ".join(message.content[:400].split())
+        if title := title_of(_cut(text, language)):
+            return title
+    words = [word for message in said for word in message.content[:200].split()][:4]
+    return title_of(" ".join(words)) or "Small Talk"
+
+
+def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
+    """Return what a sentence asks for, as short as a title, and whether it is a request."""
+    is_request = is_question(text)
+    text = " ".join(_ASIDE.sub(" ", text).split())
+    text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
+    later = next(reversed([*_LATER_REQUEST.finditer(text)]), None)
+    if later and len(topical(text[later.end() :], language)) > 1:
+        text, is_request = text[later.end() :], True
+    text = text.strip(" .!?…:;,¿¡。！？؟،-–—")
+    for _ in range(4):
+        match = phrases.request.match(text)
+        rest = text[match.end() :] if match else ""
+        if match is None or not match.group() or len(rest) < 4 or not (UNSPACED_RUN.search(rest) or " " in rest):
+            break
+        is_request = is_request or len(match.group()) > 8
+        text = rest
+    if language == ENGLISH and (how := _HOW.match(text)):
+        is_request, text = True, f"how to{text[how.end() :]}"
+    shorter = phrases.tail.sub("", text)
+    text = shorter if len(shorter) > 5 else text
+    return _cut(text, language), is_request
+
+
+def _candidates(sentences: list[Sentence]) -> list[Sentence]:
+    """Return the sentences to try: of very many those of the beginning and of the end, and some of between."""
+    if len(sentences) <= _MAX_CANDIDATES:
+        return sentences
+    half = _MAX_CANDIDATES // 3
+    middle = sentences[half:-half]
+    return [*sentences[:half], *middle[:: -(-len(middle) // half)], *sentences[-half:]]
+
+
+def _cut(text: str, language: str) -> str:
+    """Return the text, or its beginning up to the end of a phrase that a title has room for."""
+    text = text.strip(" .!?…:;,¿¡。！？؟،-–—")
+    if (run := UNSPACED_RUN.search(text)) and len(run.group()) > 3:
+        return _cut_unspaced(text)
+    words = text.split()
+    if len(words) <= MAX_TITLE_WORDS and len(text) <= _MAX_CHARACTERS:
+        return text
+    fits = [n for n in range(2, min(len(words), MAX_TITLE_WORDS) + 1) if len(" ".join(words[:n])) <= _MAX_CHARACTERS]
+    stops = stop_words(language)
+
+    def says_little(word: str) -> bool:
+        low = word.lower().strip("\"'“”‘’.,;:!?()").replace("’", "'")
+        return low in STOP_WORDS or low in stops or (low in CHATTER and "'" in low) or low in ("will", "less", "kind", "sort")
+
+    # A title does not end before a negation, nor with a figure without what it counts.
+    ends = [
+        n
+        for n in fits
+        if not says_little(words[n - 1])
+        and (n == len(words) or not (NEGATION.fullmatch(words[n].strip(".,;:!?")) or words[n - 1].isdigit()))
+    ]
+    clauses = [
+        n
+        for n in ends
+        if (n > 3 and words[n - 1].endswith((",", ";", ":", ".", "!", "?", "،"))) or (n < len(words) and words[n] in "-–—")
+    ]
+    phrases = [n for n in ends if n > 2 and n < len(words) and says_little(words[n]) and words[n].lower() not in _DETERMINERS]
+    best = max(clauses or phrases or ends or fits, default=0)
+    if best < 4 and not clauses:  # "Common cases": too little
+        best = max(ends or fits, default=0)
+    return " ".join(words[:best]).strip(" .!?…:;,،-–—")
+
+
+def _cut_unspaced(text: str) -> str:
+    if len(text) <= _MAX_UNSPACED:
+        return text
+    marks = [at for at in range(6, _MAX_UNSPACED) if text[at] in "、，,；;：: "]
+    if marks:
+        return text[: marks[0]]
+    particles = [match.start() for match in _JAPANESE_PARTICLE.finditer(text, 8, _MAX_UNSPACED)]
+    return text[: particles[-1]] if particles else f"{text[: _MAX_UNSPACED - 1]}…"

@@ -1,0 +1,245 @@
+"""Phrases of several languages by which the offline writer tells requests, decisions, greetings and sentences that lean on others.
+
+A language that is not here has none of them: its sentences are judged by their words and their place alone.
+"""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """How sentences of one language begin or what they contain; each matches the beginning but `decision` and `tail`."""
+
+    request: re.Pattern[str]
+    """The beginning of a request, which a title leaves out."""
+    leaning: re.Pattern[str]
+    """A pronoun or conjunction without which's sentence before this one is not understood."""
+    decision: re.Pattern[str]
+    """Anywhere: who says it decides something."""
+    tail: re.Pattern[str]
+    """Politeness at the end of a request."""
+
+
+def _phrases(request: str, leaning: str, decision: str, tail: str) -> Phrases:
+    return Phrases(
+        re.compile(rf"(?:{request})(?!\w)[\s,:]*", re.IGNORECASE),
+        re.compile(rf"(?:{leaning})(?!\w)", re.IGNORECASE),
+        re.compile(rf"(?<!\w)(?:{decision})(?!\w)", re.IGNORECASE),
+        re.compile(rf"[\s,]*(?:{tail})\W*$", re.IGNORECASE),
+    )
+
+
+def _unspaced(request: str, leaning: str, decision: str, tail: str) -> Phrases:
+    return Phrases(
+        re.compile(f"(?:{request})[，、]?"), re.compile(leaning), re.compile(decision), re.compile(f"(?:{tail})[。！？!?]*$")
+    )
+
+
+ENGLISH = _phrases(
+    r"and|so|then|also|now|i mean|ahh?|okay|ok|alright|all right|right|yes|yeah|actually|basically|(?:first|next)(?=,)"
+    r"|just|anyway|perhaps|maybe|please|pls"
+    r"|kindly|sorry|excuse me|listen|look|by the way|btw|to be honest|honestly"
+    r"|(?:can|could|would|will|do) (?:you|u|we|i)(?: please| pls| kindly| maybe| also| just)?"
+    r"(?: be able to| mind| tell me(?: about)?| help me(?: out)?(?: with| to)?| explain(?: to me)?| show me"
+    r"| give me| suggest| recommend| know"
+    r"| happen to know| have any (?:idea|tips?|advice|suggestions?)(?: on| for| about)?)?"
+    r"|(?:please |can you |could you )?(?:help me(?: out)?(?: with| to)?|tell me(?: about)?|explain(?: to me)?"
+    r"|show me|let me know)"
+    r"|i(?: really| just| also|'m| am|’m)?(?:'d| would|’d)?(?: really| just| also)? (?:want|need|like|love|wanna"
+    r"|prefer)"
+    r"(?: you| your help| some help| help)?(?: to| with)(?: know)?|(?:give|write|show) me|we need(?: to)?"
+    r"|i require(?: your)?(?: assistance| help)?(?: to| with)?|let me|i need(?: some| your)? (?:help|advice"
+    r"|tips)(?: with| on| about)?"
+    r"|i(?:'m|’m| am)(?: currently| also| still| now)? (?:trying|looking|hoping|planning|ready|about|going"
+    r"|having trouble|struggling|working"
+    r"|interested|thinking)(?: to| for| on| in| about| of)?(?: start| figure out(?: how to)?)?"
+    r"|i(?:'m|’m| am|'ve been|’ve been| have been| was)? (?:just )?wonder(?:ing|ed)?(?: if| whether"
+    r"| about)?(?: you (?:can|could))?"
+    r"|i(?: would|'d|’d)? like|i have (?:a|another|one more) question(?: about| on| regarding)?|i(?:'ve|’ve"
+    r"| have) got|my question is"
+    r"|do you think|any (?:idea|ideas|tips|advice|suggestions)(?: on| for| about)?|is there (?:a|any) way to"
+    r"|is it possible to"
+    r"|let(?:'s|’s| us)(?: just| now| also)?|how about|what about|what(?:'s|’s| is| are)(?: the)?|who(?:'s|’s"
+    r"| is)(?: the)?",
+    r"and|but|or|so|because|also|then|which|such|both|neither|it|its|it['’]\w+|this|that|that['’]\w+|these|those"
+    r"|they|they['’]\w+|their|them"
+    r"|he|he['’]\w+|his|him|she|she['’]\w+|her|there(?! (?:is|are|was|were))|here(?:'s|’s| is| are)|same|another"
+    r"|the (?:latter|former|same|other)"
+    r"|however|therefore|thus|otherwise|instead|additionally|furthermore|moreover|for example|if so|if not"
+    r"|in that case|either way|once done",
+    r"let['’]s(?! (?:say|see|be|face|break|dive))|let us|we(?:['’]ll| will)|(?:have |['’]ve )?(?:decided|agreed"
+    r"|chosen|settled)(?: to| on| that|:)"
+    r"|i(?:['’]ll| will) (?:take|go|use|book|choose|pick|order|buy|start|keep|stick|add|do|ask|try)"
+    r"|go(?:ing)? with|stick(?:ing)? (?:to|with)"
+    r"|from now on|we agreed|it['’]s decided|i (?:chose|choose|pick|picked)",
+    r"please|pls|thanks|thank you|thx|thanks in advance|for me|right now|today, please|or something|or not"
+    r"|if possible",
+)
+"""What is not in another language's list is English."""
+
+_BY_LANGUAGE = {
+    "en": ENGLISH,
+    "de": _phrases(
+        r"und|also|dann|jetzt|okay|gut|bitte|ja|eigentlich|übrigens|na gut|super"
+        r"|(?:kannst|könntest|würdest|magst) du(?: mir)?(?: bitte)?(?: mal)?(?: (?:dabei )?helfen)?(?:,)?"
+        r"|(?:können|könnten|würden) sie(?: mir)?(?: bitte)?(?: (?:dabei )?helfen)?(?:,)?"
+        r"|hilf mir(?: bitte)?(?: bei| mit| dabei)?"
+        r"|ich brauche(?: bitte)?(?: deine| ihre| etwas)? hilfe(?: bei| mit)?|ich (?:möchte|will|würde gerne?"
+        r"|muss|brauche)(?: gerne?)?|sag mir(?: bitte)?|erinnere mich(?: bitte)?(?: daran)?|lass uns"
+        r"|ich (?:hätte|habe) eine frage(?: zu[rm]?)?|weißt du|gibt es",
+        r"und|aber|oder|denn|dann|also|deshalb|deswegen|daher|darum|dazu|damit|dabei|dafür|davon|danach|er|sie"
+        r"|es|dies|diese[rsnm]?|jene[rsnm]?"
+        r"|ihm|ihn|ihnen|das (?:ist|war|wird|hat|geht|kann|klingt|wäre|heißt|sind)|dort|da|so|auch|außerdem|sonst",
+        r"entschieden|beschlossen|abgemacht|vereinbart|einigen uns|wir nehmen|ich nehme|nehmen wir|machen wir"
+        r"|lass(?:t)? uns|dann nehme"
+        r"|wir machen|ich werde|ab jetzt|ab sofort|bleiben wir|wir bleiben",
+        r"bitte|danke|vielen dank|danke im voraus",
+    ),
+    "fr": _phrases(
+        r"et|alors|bon|donc|ensuite|ok|d['’]accord|s['’]il (?:te|vous) pla[iî]t|oui"
+        r"|(?:peux|pourrais)[- ]tu(?: s['’]il te plaît)?(?: m['’]aider(?: à)?| me dire| m['’]expliquer)?"
+        r"|(?:pouvez|pourriez)[- ]vous(?: m['’]aider(?: à)?| me dire| m['’]expliquer)?|est-ce que (?:tu peux"
+        r"|vous pouvez)(?: m['’]aider à)?"
+        r"|aide[- ]moi(?: à)?|dis[- ]moi|je (?:voudrais|veux|souhaite|dois)|j['’]aimerais(?: bien)?"
+        r"|j['’]ai besoin d['’](?:aide pour)?"
+        r"|rappelle[- ]moi(?: de)?|j['’]ai une question(?: sur)?|est-ce que",
+        r"et|mais|ou|donc|alors|puis|ensuite|car|il|elle|ils|elles|ça|cela|ceci|c['’]est|c['’]était|ce (?:sont"
+        r"|sera|n['’])|celui-ci|celle-ci|y"
+        r"|cependant|aussi|sinon|lui|leur",
+        r"décidé|convenu|on prend|je prends|prenons|on fait|faisons|allons-y|je choisis|on part sur"
+        r"|d['’]accord pour|désormais|je vais",
+        r"s['’]il (?:te|vous) pla[iî]t|merci|merci d['’]avance",
+    ),
+    "es": _phrases(
+        r"y|entonces|bueno|vale|ok|ahora|también|por favor|sí|hola"
+        r"|¿?(?:me )?(?:puedes|podrías|puede|podría)(?: por favor)?(?: ayudarme(?: a| con)?| decirme| explicarme"
+        r"| ayudar(?:me)?(?: a)?)?"
+        r"|ayúdame(?: a| con)?|dime|(?:yo )?(?:quiero|quisiera|necesito|me gustaría|tengo que)(?: ayuda para"
+        r"| saber)?|tengo una (?:pregunta|duda)"
+        r"(?: sobre)?|recuérdame|vamos a|¿",
+        r"y|e|pero|o|entonces|luego|porque|por eso|él|ella|ellos|ellas|esto|eso|este|esta|ese|esa|estos|estas|lo"
+        r"|la (?:tengo|quiero)|así|también"
+        r"|además|sin embargo|le|les",
+        r"decid(?:o|í|imos|ido)|acordamos|acordado|quedamos|me quedo con|nos quedamos|elijo|elegimos|vamos a"
+        r"|vamos con|reservemos|de ahora en adelante|haré",
+        r"por favor|gracias|gracias de antemano",
+    ),
+    "pt": _phrases(
+        r"e|então|bom|ok|agora|também|por favor|sim|olá"
+        r"|(?:você |vocês )?(?:pode|poderia|consegue)(?: por favor)?(?: me)?(?: ajudar(?:-me)?(?: a| com)?"
+        r"| dizer| explicar)?"
+        r"|me ajud[ae](?: a| com)?|(?:eu )?(?:quero|queria|preciso(?: de)?|gostaria de)(?: ajuda para| saber)?"
+        r"|tenho uma (?:pergunta|dúvida)"
+        r"(?: sobre)?|vamos|me lembre(?: de)?",
+        r"e|mas|ou|então|depois|porque|por isso|ele|ela|eles|elas|isso|isto|este|esta|esse|essa|assim|também"
+        r"|além disso|lhe",
+        r"decidi(?:mos|do)?|combinado|combinamos|fico com|ficamos com|escolho|escolhi|vamos|de agora em diante"
+        r"|vou (?:ficar|comprar|reservar|usar)",
+        r"por favor|obrigad[oa]",
+    ),
+    "it": _phrases(
+        r"e|allora|ok|bene|ora|anche|per favore|sì|(?:mi )?(?:puoi|potresti|può"
+        r"|potrebbe)(?: per favore)?(?: aiutarmi(?: a| con)?| dirmi)?|aiutami(?: a| con)?"
+        r"|(?:io )?(?:voglio|vorrei|ho bisogno di)|ho una domanda(?: su)?|ricordami(?: di)?",
+        r"e|ma|o|allora|poi|perché|quindi|lui|lei|loro|esso|essa|questo|questa|quello|quella|così|anche|inoltre"
+        r"|gli|le",
+        r"deciso|decidiamo|d['’]accordo|prendiamo|prendo|scelgo|scegliamo|andiamo con|facciamo|d['’]ora in poi",
+        r"per favore|grazie",
+    ),
+    "ru": _phrases(
+        r"и|а|ну|так|хорошо|ладно|теперь|тогда|да|пожалуйста"
+        r"|(?:ты )?(?:можешь|можете|мог бы|могли бы)(?: ли)?(?: ты"
+        r"| вы)?(?: мне)?(?:,? пожалуйста,?)?(?: помочь(?: мне)?| сказать| объяснить)?"
+        r"|помоги(?:те)?(?: мне)?(?:,? пожалуйста)?(?: с)?|подскажи(?:те)?(?:,? пожалуйста)?|скажи(?:те)?"
+        r"|(?:я )?(?:хочу|хотел бы|хотела бы)"
+        r"|мне нужно|мне надо|напомни(?:те)?(?: мне)?|у меня (?:есть )?вопрос(?: о| про)?|давай(?:те)?",
+        r"и|а|но|или|тогда|потом|поэтому|он|она|оно|они|это|этот|эта|эти|тот|та|те|его|её|их|ему|ей|им|так|также"
+        r"|там|туда|иначе",
+        r"реши(?:л|ла|ли)|договорились|выбираю|выбрал|выбрала|берём|беру|давай(?:те)?|остановимся на|буду|будем"
+        r"|отныне",
+        r"пожалуйста|спасибо|заранее спасибо",
+    ),
+    "zh": _unspaced(
+        r"(?:那么?|好的?|另外|然后|现在|首先)[，,]|请问?(?:你|您)?(?:能|可以)?(?:帮(?:我|忙))?(?:一下)?|(?:你|您)?(?:能不能|能否|能|可以"
+        r"|可不可以)(?:帮(?:我|忙)?)(?:一下)?"
+        r"|帮我(?:一下)?|我(?:想要?|需要|打算|要)(?:请教|知道|问一下|问)?|告诉我|麻烦(?:你|您)?(?:帮我)?|提醒我",
+        r"它|他|她|这|那(?!么?[一-鿿]{2,}的)|但|而且|所以|然后|因为|不过|并且|另外|还有|也",
+        r"决定|就定|定了|说好|选择?(?:了|第)|那就|就这么|就用|就选|改成|以后都",
+        r"吗|呢|好吗|可以吗|行吗|吧|谢谢(?:你|您)?|，?谢谢",
+    ),
+    "ja": _unspaced(
+        r"(?:では|じゃあ|それでは|次に|まず|あと|すみません|ちょっと)[、,]?|(?:私|僕|俺)(?:は|が)",
+        r"それ|これ|あれ|その|この(?:よう|場合)|あの|彼|しかし|でも|だから|そして|また|なので|さらに|ただ|そこ|ここ",
+        r"にします|にしました|ことにし|決め(?:た|ました)|決まり|にしよう|でお願いします|で行き|選びました",
+        r"(?:の?(?:方法|仕方|やり方)?を)?(?:教えて|手伝って)(?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
+        r"|を[^を、。]{1,5}[てで](?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
+        r"|を?お願い(?:します|できますか)|し?てください|して下さい|ください|(?:でしょう|です|ます)か|たいです|たいと思います",
+    ),
+    "ar": _phrases(
+        r"و|ثم|حسنا|حسنًا|الآن|أيضا|من فضلك|نعم|هل (?:يمكنك|تستطيع|بإمكانك|يمكن)(?: أن)?(?: مساعدتي(?: في)?"
+        r"| تساعدني(?: في)?| إخباري)?"
+        r"|ساعدني(?: في| على)?|(?:أنا )?(?:أريد|أود|أحتاج)(?: أن| إلى| مساعدة في)?|أخبرني(?: عن)?|ذكرني(?: ب)?"
+        r"|لدي سؤال(?: عن| حول)?",
+        r"و(?:هو|هي|هم|هذا|هذه|ذلك)|هو|هي|هم|هذا|هذه|ذلك|تلك|لكن|ولكن|ثم|لذلك|أيضا|كما|لأن",
+        r"قررت|قررنا|اتفقنا|سنأخذ|سآخذ|سأختار|اخترت|اخترنا|سنذهب|من الآن فصاعدا|سأحجز|سنحجز",
+        r"من فضلك|لو سمحت|شكرا|شكرًا",
+    ),
+}
+# May be followed by whom it greets.
+_GREETING = (
+    r"hey|hi|hello|hiya|dear|thanks|thank you|thx|congrats|congratulations|sorry|good (?:morning|afternoon"
+    r"|evening|night|day)|welcome back"
+    r"|hallo|guten (?:tag|morgen|abend)|moin|servus|danke(?: schön)?|vielen dank|bonjour|bonsoir|salut|coucou"
+    r"|merci(?: beaucoup)?"
+    r"|hola|buen(?:os|as) (?:días|tardes|noches)|(?:muchas )?gracias|olá|oi|bom dia|boa (?:tarde|noite)"
+    r"|(?:muito )?obrigad[oa]"
+    r"|ciao|buongiorno|buonasera|salve|grazie(?: mille)?|привет|здравствуй(?:те)?|добрый (?:день|вечер)|доброе утро"
+    r"|(?:большое )?спасибо(?: большое)?|مرحبا|مرحبًا|أهلا|أهلاً|السلام عليكم|وعليكم السلام|شكرا(?: جزيلا)?"
+    r"|شكرًا(?: لك)?"
+)
+_ASSENT = (
+    r"(?:ok|okay|oh|alright)(?: cool| ok| great| good| nice| wow| so| sure)|wow|whoa|oh|ah|aw+|ooh|ugh|hmm+|um+"
+    r"|uh|yay|sure|sure thing|well|ok|okay|alright|great|cool|awesome|nice|perfect|excellent|wonderful"
+    r"|amazing|sounds good|absolutely|definitely|of course|certainly|got it|understood|affirmative"
+    r"|you['’]re welcome|haha+|lol|listen"
+    r"|gerne?|super|natürlich|klar|na klar|alles klar|ach so|ach|bien sûr|d['’]accord|parfait|très bien"
+    r"|avec plaisir|claro|claro que sí"
+    r"|por supuesto|perfecto|vale|de acuerdo|perfeito|com certeza|certo|va bene|конечно|отлично|хорошо|понятно"
+    r"|بالطبع|بالتأكيد|حسنا|حسنًا|ممتاز"
+    r"|你好|您好|嗨|谢谢(?:你|您)?|好的?|当然(?:可以)?|没问题|太好了|明白了?|こんにちは|こんばんは|おはよう(?:ございます)?|ありがとう(?:ございます)?|はい"
+    r"|もちろん(?:です)?|わかりました|了解(?:です|しました)?"
+)
+# Only what a mark sets off from the rest is a pleasantry: "Well water" and "Thanks to Marta" say something. No negation is one.
+PLEASANTRIES = re.compile(
+    rf"(?:(?:(?i:{_GREETING})(?i: (?:so much|a lot|again|very much|there|everyone|all|team))?(?: (?!No\b|Not\b"
+    rf"|Never\b|Nein\b)[A-Z][\w'’]+){{0,2}}"
+    rf"|(?i:{_ASSENT}))\s*(?:[,!.;:–—，。！、،]|\s-(?=\s))+\s*)+"
+)
+"""Greetings, thanks and assent that open a sentence."""
+
+NEGATION = re.compile(
+    r"\b(?:no|not|never|none|nothing|nobody|nowhere|neither|nor|cannot|without|nope|nah|\w+n['’]t"
+    r"|n['’]t|nicht|nichts|kein\w*|nie|niemals|nein|niemand|ohne|weder|non|ne|n['’](?=\w)|pas|jamais|rien"
+    r"|aucune?|sans|plus de|personne"
+    r"|nunca|nada|nadie|jamás|ningun[oa]?|ningún|sin|tampoco|não|nem|sem|nenhuma?|ninguém|mai più|niente"
+    r"|nessun[oa]?|senza"
+    r"|не|нет|ни|никогда|ничего|никто|нельзя|без|لا|لم|لن|ليس|ليست|بدون|غير|ما)\b"
+    r"|[不没沒無无别莫勿]|ない|ません|なかった|ぬ\b|ず(?:に|、)",
+    re.IGNORECASE,
+)
+"""A word that turns the meaning of a sentence around."""
+CHATTER_QUESTION = re.compile(
+    r"anything else|would you like|do you want me|shall (?:i|we)|want me to|sound good|does that"
+    r"|what do you think|how are you|any (?:other|more) questions"
+    r"|möchtest du|soll ich|noch etwas|souhaitez-vous|veux-tu que|autre chose|quieres que|algo más|mais alguma"
+    r"|quer que|хотите|что-нибудь ещё"
+    r"|还有什么|需要我|他に何か|いかがでしょうか|هل تريد|شيء آخر",
+    re.IGNORECASE,
+)
+"""A question that asks for nothing in particular: an offer, or how somebody is."""
+
+
+def phrases_of(language: str) -> Phrases:
+    """Return the phrases of a language, those of English for one that has none."""
+    return _BY_LANGUAGE.get(language, ENGLISH)

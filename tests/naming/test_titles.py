@@ -1,0 +1,115 @@
+"""What offline titles and abbreviations look like to the person who reads them, in several languages."""
+
+import json
+from pathlib import Path
+
+import pytest
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.notes import MAX_ABBREVIATION
+from recollect_server.inference.extractive import Extractive
+from recollect_server.inference.sentences import split
+
+from tests.naming.conftest import Said
+
+DIALOGUES: dict[str, list[list[str]]] = json.loads((Path(__file__).parent / "dialogues.json").read_bytes())
+TITLES = {
+    "de": "Das Ventil an der Heizung im Bad tropft",
+    "fr": "Organiser un voyage de trois jours à Lyon",
+    "es": "Preparar una entrevista de trabajo para un puesto",
+    "pt": "Montar um plano de treino",
+    "ru": "Выбрать ноутбук для монтажа видео",
+    "zh": "制定一个三天的成都旅行计划",
+    "ja": "母の誕生日に京都で一泊する旅行の計画",
+    "ar": "كتابة رسالة إلى المدرسة بخصوص غياب ابنتي ليلى",
+}
+
+
+def dialogue(language: str) -> list[str]:
+    return [content for _, content in DIALOGUES[language]]
+
+
+@pytest.mark.parametrize("language", DIALOGUES)
+def test_a_title_is_the_first_request_in_the_words_of_its_language(said: Said, language: str) -> None:
+    assert Extractive().write_notes(said(*dialogue(language)), "").title == TITLES[language]
+
+
+@pytest.mark.parametrize("language", DIALOGUES)
+def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_language(said: Said, language: str) -> None:
+    abbreviation = Extractive().write_notes(said(*dialogue(language)), "").abbreviation
+    assert estimate_tokens(abbreviation) <= MAX_ABBREVIATION
+    assert abbreviation.startswith("User: ")
+    rest = abbreviation
+    for content in dialogue(language):
+        for sentence in split(content):
+            rest = rest.replace(sentence, "")
+    for label in ("User (decided):", "User:", "Agent (open):", "Agent:"):
+        rest = rest.replace(label, "")
+    assert not rest.strip()
+
+
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        ("Hi! Can you please help me plan a trip to Kyoto for my parents?", "Plan a Trip to Kyoto for My Parents"),
+        ("Hello. I was wondering how to clean a cast iron pan.", "How to Clean a Cast Iron Pan"),
+        ("I want to swap them for single-arm dumbbell rows for a new challenge.", "Swap Them for Single-Arm Dumbbell Rows"),
+        ("What's the next high-priority task for the script development?", "Next High-Priority Task for the Script Development"),
+        ("Why is the web server so slow?", "Why Is the Web Server So Slow"),
+        ("What is a pangolin?", "What Is a Pangolin"),
+        ("How do I explain a gap in my resume to a recruiter from Siemens in Berlin?", "How to Explain a Gap in My Resume"),
+        ("Do not book the flight to Oslo yet.", "Do Not Book the Flight to Oslo Yet"),
+        ("The parcel is late, can you write a complaint to the shop?", "Write a Complaint to the Shop"),
+    ],
+)
+def test_a_title_is_the_request_itself_shortened_at_a_phrase(said: Said, opening: str, title: str) -> None:
+    assert Extractive().write_notes(said(opening, "Yes."), "").title == title
+
+
+def test_a_title_skips_small_talk_before_the_first_request(said: Said) -> None:
+    turns = (
+        "Good morning! How are you?",
+        "Fine, thanks. And you?",
+        "Great. Please translate my lease into Dutch.",
+        "Done.",
+    )
+    assert Extractive().write_notes(said(*turns), "").title == "Translate My Lease into Dutch"
+
+
+def test_a_title_follows_what_most_of_the_conversation_is_about(said: Said) -> None:
+    later = [text for at in range(8) for text in (f"How much do pangolins eat in {at} weeks?", f"Pangolins eat {at} kilos.")]
+    title = Extractive().write_notes(said("Can you rename this file?", "Done.", *later), "").title
+    assert "Pangolins" in title
+
+
+def test_who_decided_what_and_what_is_open_is_said(said: Said) -> None:
+    turns = (
+        "Which hotel in Ghent has a pool?",
+        "The hotel Harmony has a pool and costs 140 euros.",
+        "Let's book the hotel Harmony for two nights in May.",
+        "Booked for 3 to 5 May. Which credit card should pay the deposit?",
+    )
+    abbreviation = Extractive().write_notes(said(*turns), "").abbreviation
+    assert "User (decided): Let's book the hotel Harmony for two nights in May." in abbreviation
+    assert abbreviation.endswith("Agent (open): Which credit card should pay the deposit?")
+
+
+def test_what_is_not_decided_is_not_called_so(said: Said) -> None:
+    abbreviation = Extractive().write_notes(said("We have not decided on the hotel Harmony in Ghent."), "").abbreviation
+    assert abbreviation == "User: We have not decided on the hotel Harmony in Ghent."
+
+
+def test_speakers_have_their_names_where_they_are_stored() -> None:
+    said = [
+        Message(Role.USER, "The pottery class begins in May.", sender="Melanie", sequence=2, turn_number=1),
+        Message(Role.ASSISTANT, "I will bring the glaze for the bowls.", sender="Caroline", sequence=3, turn_number=1),
+    ]
+    abbreviation = Extractive().write_notes(said, "").abbreviation
+    assert abbreviation == "Melanie: The pottery class begins in May. Caroline: I will bring the glaze for the bowls."
+
+
+def test_a_sentence_that_leans_on_another_is_told_only_with_it(said: Said) -> None:
+    facts = [f"The reactor number {at} of plant {at % 7} was inspected by the team of engineer {at * 3}." for at in range(30)]
+    turns = [f"{fact} They found a crack in valve {at}." for at, fact in enumerate(facts)]
+    abbreviation = Extractive().write_notes(said(*turns), "").abbreviation
+    assert abbreviation.count("They found") <= abbreviation.count("The reactor")

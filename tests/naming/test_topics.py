@@ -1,0 +1,58 @@
+"""Topics that conversations share: which are near, and which name nothing."""
+
+import pytest
+from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
+
+
+@pytest.mark.parametrize(
+    "topic", ["last", "us-talk", "8-12-repetitions", "week", "great-idea", "monday", "2026", "ca-n-t", "next-steps"]
+)
+def test_a_filler_is_no_topic(topic: str) -> None:
+    assert is_filler(topic)
+    assert shared([topic], []) == ()
+
+
+@pytest.mark.parametrize("topic", ["server", "job-interview", "puppy-training", "c", "ventil", "健康", "web-server"])
+def test_a_word_that_names_something_is_one(topic: str) -> None:
+    assert is_filler(topic) == (topic == "c")
+
+
+@pytest.mark.parametrize(
+    ("topic", "label"),
+    [
+        ("recipes", "recipe"),
+        ("allergies", "allergy"),
+        ("interview-job", "job-interview"),
+        ("boxes", "box"),
+        ("web-servers", "server"),
+    ],
+)
+def test_a_near_label_is_reused(topic: str, label: str) -> None:
+    assert shared([topic], [(label, 2)]) == (label,)
+
+
+def test_a_label_of_one_conversation_does_not_stand_for_a_narrower_topic() -> None:
+    assert shared(["web-server"], [("server", 1)]) == ("web-server",)
+
+
+def test_few_new_labels_are_made_and_any_number_reused() -> None:
+    labels = [("server", 3), ("disk", 2)]
+    assert shared(["puppy", "kennel", "leash", "servers", "disks"], labels) == ("puppy", "server", "disk")
+    assert shared(["puppy", "kennel", "leash"], labels) == ("puppy", "kennel")
+
+
+def test_labels_fit_a_conversation_that_has_their_words_several_times() -> None:
+    labels = [("server", 5), ("job-interview", 2), ("puppy", 1), ("disk", 4)]
+    said = {"server": 2, "servers": 2, "job": 4, "interview": 3, "puppy": 9, "disk": 1}
+    assert fitting(labels, said) == ["server", "job-interview"]
+
+
+def test_words_that_end_in_s_without_being_plurals_stay() -> None:
+    assert stems("glass-virus-analysis") == {"glass", "virus", "analysis"}
+
+
+def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
+    said = {"job": 4, "interview": 3, "lamp": 1, "last": 200}
+    assert telling(["last", "job interview", "lamp"], said) == ["job interview"]
+    assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
+    assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]  # in a short conversation
