@@ -39,6 +39,8 @@ class QuestionWords:
     """Share of this weight that belongs to words which no message has."""
     only_stops: bool
     """Whether it has nothing but stop words, or no word at all."""
+    everyday: float
+    """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
         "rare": float(np.log1p(words.weight)),
         "ahead": _ahead(_behind(odds)),
         "only_stops": float(words.only_stops),
+        "everyday": words.everyday,
         "vector": float(np.nan_to_num(signals.vector[best]).max()),
         "window": float(np.nan_to_num(signals.window).max()),
     }
