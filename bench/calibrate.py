@@ -8,7 +8,8 @@ questions of other groups and other sets, which nothing in it answers; and small
 of each question is kept in `--keep`, so that a second run takes a minute.
 
 The label of a candidate is whether any gold stands at its place in the ranking or further down. By `SHARES`, seven of ten
-questions count as the group's own: the probabilities hold for callers who ask so often about what was said. The loss is that of
+questions count as the group's own: the probabilities hold for callers who ask so often about what was said. By words alone it is
+eight of ten (`OWN_BY_WORDS`), by the base of what was learned so. The loss is that of
 a logistic regression with a ridge; no feature of a candidate's standing may count against it, so that the order stays.
 """
 
@@ -43,12 +44,18 @@ from bench.servers import embedded
 
 OWN, STRANGER, TALK = "own", "stranger", "talk"
 SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
+OWN_BY_WORDS = 0.8  # the same of searches by words alone: what is left out there cannot be found by its meaning
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
-_SIGNS = {"rare": (None, None), "missing": (None, 0), "only_stops": (None, 0)}  # of weights; any other feature cannot count against
+_SIGNS = {
+    "rare": (None, None),
+    "missing": (None, 0),
+    "only_stops": (None, 0),
+    "everyday": (None, 0),
+}  # of weights; any other feature cannot count against
 _RANKS = np.r_[0:10, 10:30:2, 30:100:7]  # places of the ranking that are learned from, the first ones in full
 _FEW_SAME, _FEW_OTHER, _FEW_TALK = 40, 10, 45  # questions: of the set's other groups, of each other set, of small talk
 _TALK_FILE = Path(__file__).with_name("calibration_talk.txt")
@@ -206,6 +213,14 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
     return {"base": float(found.x[0] - slopes @ mean)} | dict(zip(names, map(float, slopes), strict=True))
 
 
+def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
+    """The weights with the base for the share of own questions that a way of searching has."""
+    if way != "words":
+        return weights
+    before, now = SHARES[OWN] / (1 - SHARES[OWN]), OWN_BY_WORDS / (1 - OWN_BY_WORDS)
+    return weights | {"base": weights["base"] + float(np.log(now / before))}
+
+
 def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]) -> None:
     """Prints, for each set with its own weights, the trade-off and the reliability."""
     chances = [probabilities(row.signals, row.asked.words, weights[row.asked.set]) for row in rows]
@@ -279,9 +294,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for of, weights in learned.items():
             rows = [row_of(it, of) for it in asked]
             own = [row for row in rows if row.asked.set in names]
-            weights[way] = learn(own)
+            weights[way] = _leaning(learn(own), way)
             report(f"{of}, {way}, learned on all", rows, dict.fromkeys(sorted({row.asked.set for row in rows}), weights[way]))
-            away = {name: learn([row for row in own if row.asked.set != name]) for name in sorted(names)}
+            away = {name: _leaning(learn([row for row in own if row.asked.set != name]), way) for name in sorted(names)}
             report(f"{of}, {way}, the set left out", own, away)
     text = "\n\n".join([HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())])
     if chosen.write:

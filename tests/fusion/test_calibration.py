@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recollect_server.domain.calibration import QuestionWords, Signals, probabilities
 from recollect_server.domain.calibration_weights import CONVERSATIONS, MESSAGES
 
-WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False)
+WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False, everyday=0.0)
 WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))
            for way, weights in of.items()]  # fmt: skip
 
@@ -23,7 +23,7 @@ def test_the_order_stays_and_every_score_lies_between_0_and_1(
     weights: dict[str, float], odds: list[float], missing: float, weight: float
 ) -> None:
     odds.append(1.0)
-    chances = probabilities(signals(odds), QuestionWords(weight, missing, only_stops=False), weights)
+    chances = probabilities(signals(odds), QuestionWords(weight, missing, only_stops=False, everyday=0.0), weights)
     assert ((chances >= 0) & (chances <= 1)).all()
     by_odds = np.argsort(-np.array(odds), kind="stable")
     assert (np.diff(chances[by_odds]) <= 0).all()
@@ -48,8 +48,9 @@ def test_evidence_counts_for_and_what_is_missing_against(weights: dict[str, floa
         return float(probabilities(signals(odds, **fields), words, weights).max())
 
     assert best(keyword=14.0, cosine=0.8) > best() > best(keyword=1.0, cosine=0.1)
-    assert best() > best(QuestionWords(WORDS.weight, 0.7, only_stops=False))
-    assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=True))
+    assert best() > best(QuestionWords(WORDS.weight, 0.7, only_stops=False, everyday=0.0))
+    assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=True, everyday=0.0))
+    assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=False, everyday=1.0))
 
 
 def test_no_candidates_have_no_scores() -> None:

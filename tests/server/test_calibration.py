@@ -52,3 +52,27 @@ def test_a_score_says_whether_anything_answers(start_server: Start, connect: Con
         delete_index(server)
         again = connect(start_server(embedder=embedder))
         assert [again.search(query) for query in (*ANSWERED, *UNANSWERED)] == before
+
+
+FEW = ("The zebra lives in Ghent.", "Hello there, you.", "Have a good day, and thanks for the help!")
+
+
+@pytest.mark.parametrize("messages", [1, 2, 3])
+def test_a_store_of_few_messages_tells_an_answer_from_common_words(messages: int, start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(embedder="off"))
+    for text in FEW[:messages]:
+        service.told(text)
+    for query in ("Where does the zebra live?", "zebra Ghent", "Which animal lives in Ghent?"):
+        assert min(best(service, query)) >= 0.3, query
+    for query in ("How are you?", "What a lovely day, can you help me with a poem?", "Tell me a joke today, thanks!"):
+        assert max(best(service, query)) < 0.3, query
+
+
+def test_the_scores_do_not_jump_as_a_store_grows(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(embedder="off"))
+    service.told("The zebra lives in Ghent.")
+    scores = []
+    for number in range(8):
+        scores.append(best(service, "Where does the zebra live?")[0])
+        service.told(*(f"Item {number}-{at} is in box {at}." for at in range(50)))
+    assert max(scores) - min(scores) < 0.15, scores

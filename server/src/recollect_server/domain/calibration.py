@@ -14,7 +14,7 @@ can say that nothing fits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ _LEADING = 5  # candidates whose words are averaged
 _LEAST_ODDS = 1e-9  # of a fused score, and of a share of the softmax: below it differences say nothing
 _FIELD, _FAR = 50, 6.0  # candidates of a full ranking, and how far behind the best its median usually is
 _LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
+_DATE = 5.0  # a time that the question names says as much as a word that one of some 200 messages has
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
@@ -39,6 +40,8 @@ class QuestionWords:
     """Share of this weight that belongs to words which no message has."""
     only_stops: bool
     """Whether it has nothing but stop words, or no word at all."""
+    everyday: float
+    """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,27 @@ def calibrated(fused: Fused, words: QuestionWords, messages: MessageLegs, conver
     return Fused(
         probabilities(of_messages, words, MESSAGES[way]),
         probabilities(of_conversations, words, CONVERSATIONS[way]),
+    )
+
+
+def with_dates(
+    words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs, dates: Array
+) -> tuple[QuestionWords, tuple[MessageLegs, ConversationLegs]]:
+    """Return the words and the legs of a question that names a time: it counts as one more rare word.
+
+    `dates` says of each message how near it is to that time, from 0 to 1 (`domain.fusion.dates_of`); one said in it has the word.
+    """
+    said = _DATE * (dates >= 1)
+    best = np.zeros(len(conversations.keyword))
+    np.maximum.at(best, messages.conversation, said)
+    weight = words.weight + _DATE
+    rest = words.weight / weight
+    return (
+        QuestionWords(weight, words.missing * rest, only_stops=False, everyday=words.everyday * rest),
+        (
+            replace(messages, keyword=messages.keyword + said),
+            replace(conversations, message_keyword=conversations.message_keyword + best, keyword=conversations.keyword + best),
+        ),
     )
 
 
@@ -111,6 +135,7 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
         "rare": float(np.log1p(words.weight)),
         "ahead": _ahead(_behind(odds)),
         "only_stops": float(words.only_stops),
+        "everyday": words.everyday,
         "vector": float(np.nan_to_num(signals.vector[best]).max()),
         "window": float(np.nan_to_num(signals.window).max()),
     }

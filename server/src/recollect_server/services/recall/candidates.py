@@ -6,10 +6,10 @@ from dataclasses import field as made
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.calibration import calibrated
+from recollect_server.domain.calibration import calibrated, with_dates
 from recollect_server.domain.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.fusion import fuse, share
+from recollect_server.domain.fusion import dates_of, fuse, share
 from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.domain.marks import asks, named, roles
 from recollect_server.domain.message_ids import SEQUENCE_BITS
@@ -127,7 +127,12 @@ def gather(
     sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
-    scores = _rounded(calibrated(order, index.weigh(without_dates(query, dates), terms), of_messages, of_conversations))
+    normal = index.normal_scores(terms, scope, _SCORED) if terms else None
+    judged = (of_messages, of_conversations) if normal is None else _normal(messages, normal, of_messages, of_conversations)
+    words = index.weigh(without_dates(query, dates), terms)
+    if dates and asks_of_dates(query):
+        words, judged = with_dates(words, *judged, dates_of(Question(query, dates), of_messages))
+    scores = _rounded(calibrated(order, words, *judged))
     others = np.isin(there, numbers, invert=True)
     total = len(numbers) + int(others.sum())
     return Candidates(
@@ -307,11 +312,9 @@ def _conversation_legs(
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
         abbreviation = _Values(notes.numbers, notes.best).of(numbers)
-    best_keyword = np.zeros(len(numbers))
-    np.maximum.at(best_keyword, messages.conversation, messages.keyword)
     return ConversationLegs(
         keyword=whole.of(numbers, 0),
-        message_keyword=best_keyword,
+        message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
         vector=best,
         user_vector=of_users,
         window=window,
@@ -321,6 +324,24 @@ def _conversation_legs(
         messages=np.array([it.message_count for it in conversations], float),
         begin=np.array([it.create_time for it in conversations], float),
     )
+
+
+def _normal(
+    found: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
+) -> tuple[MessageLegs, ConversationLegs]:
+    """Return the legs with the BM25 that a larger store would give: the ranking compares messages, the calibration does not."""
+    keyword = _Values(words.ids, words.scores).of(found.ids + _AROUND, 0)
+    best = _best_of_messages(messages.conversation, keyword[2], len(conversations.keyword))
+    return (
+        replace(messages, keyword=keyword[2], keyword_before=keyword[1::-1], keyword_after=keyword[3:]),
+        replace(conversations, message_keyword=best, keyword=np.maximum(conversations.keyword, best)),
+    )
+
+
+def _best_of_messages(conversation: NDArray[np.int64], keyword: Array, count: int) -> Array:
+    best = np.zeros(count)
+    np.maximum.at(best, conversation, keyword)
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -127,6 +128,16 @@ def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope,
     names = np.array(ids, np.int64)
     order = np.argsort(names)
     return Bm25(names[order], np.array(values, np.float64)[order])
+
+
+def normal_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, limit: int, total: int) -> Bm25:
+    """BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for how rare these are."""
+    scores: dict[int, float] = defaultdict(float)
+    for term in terms:
+        for found, score in zip(*_best(connection, term.match, scope, limit, None), strict=True):
+            scores[found] += term.normal(score, total)
+    ids = sorted(scores)
+    return Bm25(np.array(ids, np.int64), np.array([scores[it] for it in ids], np.float64))
 
 
 def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None) -> tuple[list[int], list[float]]:
@@ -307,6 +318,14 @@ class Searching(IndexFile):
         """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
         with self.reading() as connection:
             return said_in(connection, scope, limit)
+
+    def normal_scores(self, terms: list[Term], scope: Scope, limit: int) -> Bm25 | None:
+        """BM25 of messages as a store of `words.LEAST_MESSAGES` would give it; None where there are as many."""
+        total = self._lengths.messages
+        if total >= words.LEAST_MESSAGES:
+            return None
+        with self.reading() as connection:
+            return normal_scores(connection, terms, scope, limit, total)
 
     def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import apsw
 
 from recollect_server.domain.calibration import QuestionWords
-from recollect_server.domain.stopwords import STOP_WORDS
+from recollect_server.domain.ranking import K1
+from recollect_server.domain.stopwords import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 
 _MAX_TERMS = 128
@@ -14,6 +15,13 @@ _MAX_COMMON = 0.15  # a word in more than this share of all messages finds none 
 _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the corpus's size
 _MAX_POSTINGS = 100_000  # entries of the index that it may read
 _LEAST_TERMS = 2
+LEAST_MESSAGES = 300
+"""How rare a word is in a smaller store, is judged as though it had so many messages, the others without the word.
+
+Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and everyday words are common
+whatever the store.
+"""
+_COMMON = STOP_WORDS | EVERYDAY_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,15 @@ class Term:
     """It is common, and there are rarer ones: it finds no message, and counts in those that they find."""
     frequency: int = 0
     """How many messages have it."""
+
+    def rarity(self, total: int) -> float:
+        """Return its inverse document frequency among so many messages, with the prior of `LEAST_MESSAGES`."""
+        return _rarity(self.frequency, total if self.word in _COMMON else max(total, LEAST_MESSAGES))
+
+    def normal(self, score: float, total: int) -> float:
+        """Return what its BM25 in a message of a store of so many messages would be with that prior."""
+        times = min(score / _rarity(self.frequency, total), K1 + 1)  # how often the message has it, damped: never more than that
+        return times * self.rarity(total)
 
     @property
     def match(self) -> str:
@@ -78,14 +95,15 @@ def weigh(connection: apsw.Connection, query: str, chosen: list[Term], total_mes
     """Return how rare the words of a query are, of which `choose_terms` chose some: the others nothing has, or they are common."""
     every = _terms(connection, query)
     stems = {term.stem for term in chosen}
-    weight = sum(_rarity(term.frequency, total_messages) for term in chosen)
+    weight = sum(term.rarity(total_messages) for term in chosen)
     # A look at one occurrence costs nothing, the count of a common word's milliseconds: what was not chosen and occurs is common.
     occurs = "SELECT 1 FROM turns_occurrences WHERE term = ? LIMIT 1"
     others = [term for term in every if term.stem not in stems and not term.prefix]
-    unknown = sum(1 for term in others if connection.execute(occurs, (term.stem,)).get is None)
-    missing = unknown * _rarity(0, total_messages)
+    unknown = [term for term in others if connection.execute(occurs, (term.stem,)).get is None]
+    missing = sum(term.rarity(total_messages) for term in unknown)
     only_stops = all(term.word in STOP_WORDS for term in every)
-    return QuestionWords(weight + missing, missing / (weight + missing) if missing else 0.0, only_stops)
+    everyday = 1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
+    return QuestionWords(weight + missing, missing / (weight + missing) if missing else 0.0, only_stops, everyday)
 
 
 def _rarity(frequency: int, total: int) -> float:
