@@ -75,10 +75,13 @@ async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> No
 async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked) -> None:
     for said in ("We fly to Kyoto in April", "The car needs new tyres", "My daughter starts first grade", "The disk is full"):
         talked(said=said)
+    unanswered = "Whose aquarium stands beside the neighbours' full wardrobe?"
     async with over_stdio(server.target) as mcp:
         fits = await called(mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3)
-        unfit = await called(mcp, "search_conversations", query="How full is the aquarium of the neighbours?")
-        nothing = await called(mcp, "search_conversations", query="How full is the aquarium of the neighbours?", minScore=0.3)
+        unfit = await called(mcp, "search_conversations", query=unanswered)
+        nothing = await called(
+            mcp, "search_conversations", query=unanswered, minScore=0.3
+        )
     assert (fits["doubt"], "Kyoto" in fits["messages"][0]["snippet"]) == (None, True)
     assert unfit["messages"][0]["score"] < 0.3
     assert f"the best score is {unfit['messages'][0]['score']:.2f} of 1" in unfit["doubt"]

@@ -66,11 +66,11 @@ def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_i
     service: Service, server: RunningServer
 ) -> None:
     own, other = (
-        service.told(KYOTO, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]),
-        service.told(TYRES),
+        service.told(TYRES, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]),
+        service.told(KYOTO),
     )
     until_embedded(service, server)
-    for message, cold in (("which trip to Japan is planned?", []), ("how is the vehicle kept up?", [other])):
+    for message, cold in (("vehicle upkeep", []), ("which trip to Japan is planned?", [other])):
         request = api.BuildContextRequest(conversation_id=own, message=message)
         assert [it.conversation_id for it in service.recall.BuildContext(request).cold] == cold, message
 

@@ -56,8 +56,8 @@ def test_a_transcript_is_byte_for_byte_what_the_design_says(service: Service, se
         f'{{"type":"event","event":"meta_update","title":"Server Monitoring Setup","manuallyNamed":true,"timestamp":"{NOW}"',
         f'{{"type":"event","event":"meta_update","model":"","timestamp":"{NOW}"',
         f'{{"type":"event","event":"compression","compressedThrough":1,"summary":"sum","timestamp":"{NOW}"',
-        f'{{"type":"event","event":"abbreviation","text":"notes","topics":["tea"],"timestamp":"{NOW}"',
-        f'{{"type":"event","event":"abbreviation","text":"newer","timestamp":"{NOW}"',
+        f'{{"type":"event","event":"abbreviation","text":"notes","topics":["tea"],"writer":"caller","timestamp":"{NOW}"',
+        f'{{"type":"event","event":"abbreviation","text":"newer","writer":"caller","timestamp":"{NOW}"',
     ]
     assert transcript(server, conversation_id).read_bytes() == b"".join(sealed(line) for line in expected)
 

@@ -42,6 +42,8 @@ class QuestionWords:
     """Whether it has nothing but stop words, or no word at all."""
     everyday: float
     """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
+    vocabulary: float = 1.0
+    """How much a missing word says, from 0 to 1: nothing in a store of a few messages, which lacks nearly every word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def calibrated(fused: Fused, words: QuestionWords, messages: MessageLegs, conver
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
     of_messages, of_conversations = signals_of(fused, messages, conversations)
     way = "words" if np.isnan(messages.vector).all() and np.isnan(conversations.vector).all() else "meaning"
+    if way == "meaning":  # then a message without the words may answer; by words alone none would have been found
+        words = replace(words, missing=words.missing * words.vocabulary)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way]),
         probabilities(of_conversations, words, CONVERSATIONS[way]),
@@ -83,7 +87,7 @@ def with_dates(
     weight = words.weight + _DATE
     rest = words.weight / weight
     return (
-        QuestionWords(weight, words.missing * rest, only_stops=False, everyday=words.everyday * rest),
+        replace(words, weight=weight, missing=words.missing * rest, only_stops=False, everyday=words.everyday * rest),
         (
             replace(messages, keyword=messages.keyword + said),
             replace(conversations, message_keyword=conversations.message_keyword + best, keyword=conversations.keyword + best),

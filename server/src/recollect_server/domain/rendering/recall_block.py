@@ -69,7 +69,7 @@ def recall_block(context: Context) -> str:
         lines += map(_group_line, context.group)
     if calls := waiting_calls(context.own):
         lines.append(_CALLED)
-        lines += [f"- {one_line(call.name)} {_line(call.arguments, _MOST_ARGUMENTS)}".rstrip() for call in calls]
+        lines += [f"- {one_line(call.name) or '(unnamed)'} {_line(call.arguments, _MOST_ARGUMENTS)}".rstrip() for call in calls]
     return "\n".join(lines)
 
 

@@ -130,8 +130,8 @@ def gather(
     normal = index.normal_scores(terms, scope, _SCORED) if terms else None
     judged = (of_messages, of_conversations) if normal is None else _normal(messages, normal, of_messages, of_conversations)
     words = index.weigh(without_dates(query, dates), terms)
-    if dates and asks_of_dates(query):
-        words, judged = with_dates(words, *judged, dates_of(Question(query, dates), of_messages))
+    if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):  # "today" is said in passing
+        words, judged = with_dates(words, *judged, dates_of(Question(query, past), of_messages))
     scores = _rounded(calibrated(order, words, *judged))
     others = np.isin(there, numbers, invert=True)
     total = len(numbers) + int(others.sum())

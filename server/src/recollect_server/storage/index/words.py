@@ -103,7 +103,8 @@ def weigh(connection: apsw.Connection, query: str, chosen: list[Term], total_mes
     missing = sum(term.rarity(total_messages) for term in unknown)
     only_stops = all(term.word in STOP_WORDS for term in every)
     everyday = 1.0 if only_stops else sum(term.word in EVERYDAY_WORDS for term in every) / len(every)
-    return QuestionWords(weight + missing, missing / (weight + missing) if missing else 0.0, only_stops, everyday)
+    share = missing / (weight + missing) if missing else 0.0
+    return QuestionWords(weight + missing, share, only_stops, everyday, min(1.0, total_messages / LEAST_MESSAGES))
 
 
 def _rarity(frequency: int, total: int) -> float:
