@@ -79,9 +79,7 @@ async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked
     async with over_stdio(server.target) as mcp:
         fits = await called(mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3)
         unfit = await called(mcp, "search_conversations", query=unanswered)
-        nothing = await called(
-            mcp, "search_conversations", query=unanswered, minScore=0.3
-        )
+        nothing = await called(mcp, "search_conversations", query=unanswered, minScore=0.3)
     assert (fits["doubt"], "Kyoto" in fits["messages"][0]["snippet"]) == (None, True)
     assert unfit["messages"][0]["score"] < 0.3
     assert f"the best score is {unfit['messages'][0]['score']:.2f} of 1" in unfit["doubt"]
