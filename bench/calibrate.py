@@ -171,7 +171,7 @@ def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> 
 
 
 def row_of(it: Asked, of: str) -> Row:
-    """What is learned from a question, of its `messages` or its `conversations`."""
+    """The rows learned from a question, of its `messages` or its `conversations`."""
     of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
     signals, right = (of_messages, it.right_messages) if of == "messages" else (of_conversations, it.right_conversations)
     places = np.argsort(-signals.odds, kind="stable")

@@ -58,7 +58,7 @@ _GOALS = {
 
 @dataclass(slots=True)
 class Side:
-    """What one way of packing did with every question of one arrangement."""
+    """The results of one way of packing over the questions of one arrangement."""
 
     any_gold: list[float] = field(default_factory=list)
     """For each question 1 if any of its gold messages is in the context, else 0."""

@@ -97,14 +97,14 @@ class ContextMessage:
     reason: str
     """Why it was chosen."""
     is_excerpt: bool = False
-    """Whether parts of a long text are left out: `…` stands where they were."""
+    """True if parts of a long text are left out: `…` stands where they were."""
     score: float = 0.0
     """Of a recalled message: the probability that its turn helps to answer the message. 0 for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledSource:
-    """Where recalled messages are from: a conversation, or one place of a long one."""
+    """The source of recalled messages: a conversation, or one place of a long one."""
 
     conversation_id: str
     """The conversation. It may be the one that goes on."""
@@ -113,9 +113,9 @@ class RecalledSource:
     channel: str
     """Its channel."""
     start_time: datetime
-    """When the first of the messages was said. Without messages: when the conversation began."""
+    """Time of the first message; without messages, of the conversation's beginning."""
     end_time: datetime
-    """When the last of them was said. Without messages: when the conversation was last active."""
+    """Time of the last message; without messages, of the conversation's last activity."""
     turn_range: TurnRange | None
     """The first and the last turn that messages are from. `None` without messages."""
     score: float
@@ -127,7 +127,7 @@ class RecalledSource:
     tokens: int
     """About what its title, place and abbreviation take."""
     is_last_conversation: bool
-    """Whether it is the conversation before this one, given with its abbreviation alone."""
+    """True for the conversation before this one, which is given with its abbreviation alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +207,9 @@ class BuiltContext:
     group: tuple[GroupMessage, ...] = ()
     """With `include_group` what other members wrote in the conversation's group, oldest first."""
     sources: tuple[RecalledSource, ...] = ()
-    """Where the messages in `cold` are from, the oldest first. Each message stands in one source."""
+    """The sources of the messages in `cold`, oldest first. Each message stands in one source."""
     condensed_messages: int = 0
-    """How many earlier messages of this conversation `compression_summary` stands for."""
+    """Number of earlier messages of this conversation that `compression_summary` stands for."""
     rendered_tokens: int = 0
     """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those that these take."""
 

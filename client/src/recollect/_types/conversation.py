@@ -29,36 +29,36 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteRecord:
-    """Who wrote a note of a conversation, and when."""
+    """The writer of a note of a conversation, its model and its time."""
 
     writer: str
     """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`, or `unknown`."""
     model: str = ""
     """The id of the model. Empty where none wrote it."""
     write_time: datetime | None = None
-    """When it was written. `None` where that was not recorded."""
+    """Time of writing. `None` where it was not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """How the notes of a conversation came about."""
+    """The origin of a conversation's notes."""
 
     abbreviation: NoteRecord | None = None
-    """Who wrote the abbreviation. `None` while there is none."""
+    """The record of the abbreviation. `None` while there is none."""
     title: NoteRecord | None = None
-    """Who gave the title. `None` while there is none."""
+    """The record of the title. `None` while there is none."""
     failure: str = ""
     """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegeneratedNotes:
-    """What `regenerate_notes` queued."""
+    """The answer of `regenerate_notes`."""
 
     queued: int
-    """How many conversations get new notes."""
+    """Number of conversations that get new notes."""
     kept: int
-    """How many others match and keep theirs."""
+    """Number of others that match and keep their notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Conversation:
     compressed_through: int
     """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
     notes: Notes | None = None
-    """How its abbreviation and its title came about. `None` while there is nothing to say of them."""
+    """The origin of its abbreviation and its title. `None` while it has neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

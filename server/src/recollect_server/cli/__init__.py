@@ -30,7 +30,7 @@ _MODULES = {
 """The module of each command. It is imported when the command is asked for: `serve` needs nothing of the client."""
 
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
-"""What the loader of shared libraries says where memory is too small."""
+"""Messages of the loader of shared libraries where memory is too small."""
 
 
 class _Commands(click.Group):

@@ -39,16 +39,16 @@ class QuestionWords:
     missing: float
     """Share of this weight that belongs to words which no message has."""
     only_stops: bool
-    """Whether it has nothing but stop words, or no word at all."""
+    """True if it has nothing but stop words, or no word at all."""
     everyday: float
     """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
     vocabulary: float = 1.0
-    """How much a missing word says, from 0 to 1: nothing in a store of a few messages, which lacks nearly every word."""
+    """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks nearly every word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a kind of candidates says for the features: arrays of shape [n]. Cosines are nan where they are not known."""
+    """The input of the features, for one kind of candidates: arrays of shape [n]. Unknown cosines are nan."""
 
     odds: Array
     """The fused scores, of which the best is 1."""

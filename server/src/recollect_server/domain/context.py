@@ -95,7 +95,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a context says of a conversation that messages are recalled from."""
+    """The description of a conversation that messages are recalled from."""
 
     title: str
     channel: str
@@ -109,7 +109,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where recalled messages are from: a conversation, or one place of a long one."""
+    """The source of recalled messages: a conversation, or one place of a long one."""
 
     conversation_id: str
     about: About
@@ -219,7 +219,7 @@ class Context:
     last: Source | None = None
     """The conversation before this one, where this one is in its first turns: its abbreviation alone."""
     condensed: int = 0
-    """How many earlier messages the summary stands for."""
+    """Number of earlier messages that the summary stands for."""
     begins: int = 1
     """The first turn of this conversation that no summary stands for."""
     rendered: str = ""

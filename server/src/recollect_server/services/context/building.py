@@ -37,7 +37,7 @@ _ASKED = 4000  # characters of a message that words are taken from
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How messages are weighed, what may be recalled, and how many turns are looked at."""
+    """The rules of choosing: weights of messages, limits of recall, numbers of turns."""
 
     weights: Weights
     recalling: Recalling

@@ -21,7 +21,7 @@ _SPACED = 12
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many turns of the conversation itself a context looks at."""
+    """Numbers of turns of the conversation itself that a context considers."""
 
     hot_turns: int = HOT_TURNS
     warm_turns: int = WARM_TURNS

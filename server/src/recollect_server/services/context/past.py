@@ -51,11 +51,11 @@ LEAST_BUDGET = 20
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What was found of the past."""
+    """The turns recalled for a context, and what was left out."""
 
     turns: list[Turn] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    """What scored below the threshold, where that is asked for."""
+    """Messages that scored below the threshold, where the caller asks for them."""
     about: dict[str, About] = field(default_factory=dict)
     degraded: dict[str, str] = field(default_factory=dict)
     note: str = ""
@@ -63,7 +63,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the context shows of the conversation that goes on."""
+    """The messages of the current conversation that the context shows already."""
 
     conversation_id: str
     number: int | None

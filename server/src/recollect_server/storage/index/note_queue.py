@@ -59,7 +59,7 @@ class Waiting:
     idle: bool
     """Whether it was quiet for long enough, or left; else only a title is due."""
     redo: bool = False
-    """Whether its notes are to be written anew, though they have all of it."""
+    """True if its notes are to be written anew, though they cover all of it."""
 
 
 @dataclass(frozen=True, slots=True)
