@@ -48,9 +48,9 @@ def test_by_similarity_alone_age_counts_nothing(start_server: Start, connect: Co
     assert seen[0] == seen[1] > 0
 
 
-@pytest.mark.parametrize(("share", "conversations"), [(1.0, 1), (0.1, 2)])
+@pytest.mark.parametrize(("share", "conversations", "messages"), [(1.0, 1, 4), (0.1, 2, 3)])
 def test_what_one_conversation_may_have_is_a_setting(
-    share: float, conversations: int, start_server: Start, connect: Connect, clock: MovableClock
+    share: float, conversations: int, messages: int, start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
     # What counts here is what fits beside each other, not how low the last of five equal answers scores.
     service = connect(start_server(context_conversation_share=share, relevance_threshold=0.0, embedder="off"))
@@ -59,4 +59,7 @@ def test_what_one_conversation_may_have_is_a_setting(
     service.told(*(f"The zebra lives in Ghent, in house {number}." for number in range(4)))
     here = service.told("Hello there, you.")
     packed = built(service, here, "zebra Ghent", hot=1, warm=1, cold=120, total=122).cold
-    assert len({it.conversation_id for it in packed}) == conversations
+    assert (len(packed), len({it.conversation_id for it in packed})) == (
+        messages,
+        conversations,
+    )  # a second source takes room for its line

@@ -205,10 +205,16 @@ def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_word
     path.write_bytes(path.read_bytes().replace(b'"quixotriple"', b'"quixotripel"'))
     service.delete(goes)
     assert service.found("quixotriple zebra") == [stays]
+    before = service.search("zebra")
     server.stop()
     again = start_server()
     assert files_with(again.data_dir, "quixotriple", "quixotripel") == []
-    assert connect(again).found("zebra") == connect(again).found("quixotriple zebra") == [stays]
+    after = connect(again).search("zebra")
+    # The words that the restart takes out counted for how rare "zebra" is: only the scores may differ.
+    for answer in (before, after):
+        for it in (*answer.results, *answer.hits):
+            it.ClearField("score")
+    assert after == before
 
 
 def test_a_refused_delete_changes_nothing(service: Service, server: RunningServer) -> None:
