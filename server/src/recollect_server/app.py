@@ -270,6 +270,7 @@ def start(
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
                 max_watches=settings.max_subscribers,
+                slow_call=settings.slow_call.total_seconds(),
             ),
             degraded={"RecallService": recall.degraded},
         )

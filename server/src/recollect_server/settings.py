@@ -241,7 +241,12 @@ class Settings(BaseSettings):
     shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
         timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least severe events that are logged; `debug` has a line for every call"
+    )
+    slow_call: Duration = Field(
+        timedelta(seconds=1), description="calls that take longer are logged at `info`, as are failed and administrative ones"
+    )
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
 
     @field_validator("compaction_keep")

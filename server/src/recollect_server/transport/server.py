@@ -27,7 +27,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.transport import health, reflection
-from recollect_server.transport.handling import streaming, unary
+from recollect_server.transport.handling import CallLog, streaming, unary
 from recollect_server.transport.pool import CallPool
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
@@ -67,6 +67,8 @@ class ServerOptions:
     """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
     max_watches: int = 5000
     """Watches of health that may be open."""
+    slow_call: float = 1.0
+    """Seconds; calls that take longer are logged at `info`."""
 
 
 class Server:
@@ -158,13 +160,14 @@ class Server:
 
     def _methods(self, service: ServiceDescriptor, handlers: Any) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        calls = CallLog(self._options.slow_call)
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
             handler = getattr(handlers, method.name)
             if method.server_streaming:
-                methods[method.name] = streaming(method, request_type, handler, self._pool)
+                methods[method.name] = streaming(method, request_type, handler, self._pool, calls)
             else:
-                methods[method.name] = unary(method, request_type, handler, self._pool_for(method))
+                methods[method.name] = unary(method, request_type, handler, self._pool_for(method), calls)
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
