@@ -82,13 +82,13 @@ class Health:
         return handlers
 
     def serve(self) -> None:
-        """The server takes calls from here on."""
+        """Report SERVING from now on."""
         self._set(dict.fromkeys(self._names, pb.HealthCheckResponse.SERVING))
         self._look()
         self._follower.start()
 
     def leave(self) -> None:
-        """The server takes no new calls from here on: everything is NOT_SERVING."""
+        """Report NOT_SERVING for everything from now on: the server takes no new calls."""
         with self._guard:
             self._stopping.set()
         if self._follower.ident is not None:

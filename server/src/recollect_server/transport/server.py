@@ -54,7 +54,7 @@ class CannotListen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the server listens."""
+    """Options of the listening server."""
 
     listen: str
     """`host:port` (port 0: any free one) or `unix:PATH`."""
@@ -120,7 +120,7 @@ class Server:
         self._stopped = threading.Event()
 
     def start(self) -> str:
-        """Listens, and returns the address to call. Raises CannotListen."""
+        """Listen, and return the address to call. Raises CannotListen."""
         listen = self._options.listen
         port = 0
         try:
@@ -141,7 +141,9 @@ class Server:
         self._health.leave()
 
     def stop(self, grace: float) -> None:
-        """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
+        """Take no new calls, wait up to `grace` seconds for running ones, and return when all have
+        ended.
+        """
         # First what would stay open for all of the grace.
         self._health.stop()
         if self._reflection is not None:
@@ -155,7 +157,7 @@ class Server:
         self._stopped.set()
 
     def wait(self) -> None:
-        """Returns once the server was stopped."""
+        """Wait until the server is stopped."""
         self._stopped.wait()
 
     def _methods(self, service: ServiceDescriptor, handlers: Any) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
@@ -261,7 +263,7 @@ def _left_at(path: Path) -> tuple[int, int] | None:
 
 
 def _why_not(listen: str) -> str:
-    """Why a `host:port` cannot be listened on and what to do, or nothing."""
+    """Return why a `host:port` cannot be listened on, with advice; empty if it can."""
     host, port = listen.rsplit(":", 1)
     why = ""
     try:
