@@ -13,7 +13,8 @@ help:
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make docs    write the generated parts of docs/ from the code"
-	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; docs and language checks"
+	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; generated code and docs; language"
+	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
 	@echo "make clean   remove what these made (not your data)"
 
@@ -54,6 +55,7 @@ docs: $(VENV)/.tested
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/python scripts/unasync.py --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/buf lint
@@ -64,6 +66,7 @@ lint: $(VENV)/.tested
 format: $(VENV)/.tested
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	$(VENV)/bin/python scripts/unasync.py
 	$(VENV)/bin/buf format --write
 
 # The generator has an environment of its own: it holds protobuf below the version that the server runs on.

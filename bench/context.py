@@ -32,8 +32,8 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.file import NAME
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 from recollect_server.storage.vectors.file import NAME as VECTORS
 
 from bench.calls import measure

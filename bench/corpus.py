@@ -21,8 +21,8 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.stopwords import STOP_WORDS
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 VOCABULARY = 200_000
 SHIFT = 2.7  # Mandelbrot's: flattens the head as real text does

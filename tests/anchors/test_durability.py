@@ -2,7 +2,7 @@
 
 import apsw
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.transcript.record import Entry, encode
+from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import forget_anchor, found, set_anchor, values
 from tests.cli.conftest import on, run

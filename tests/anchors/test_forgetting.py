@@ -5,7 +5,7 @@ import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect_server.domain.conversation import AnchorForgotten
-from recollect_server.storage.transcript.record import Entry, encode
+from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
 from tests.cli.conftest import on

@@ -19,7 +19,7 @@ from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.record import Entry, encode
+from recollect_server.storage.logs.record import Entry, encode
 from ulid import ULID
 
 from tests.channels.conftest import ALEX, Post, home

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from recollect import Client
 from recollect_server.cli import commands
 from recollect_server.domain.conversation import Content
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
+from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 from tests.conftest import RunningServer
 from tests.server.conftest import Connect, agent, connect, user

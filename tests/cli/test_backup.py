@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.logs.reader import scan
 
 from tests.cli.conftest import QUERIES, on, run
 from tests.conftest import RunningServer, Start

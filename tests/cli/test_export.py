@@ -21,7 +21,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.conversation import Conversation as Folded
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.logs.reader import scan
 
 from tests.cli.conftest import Counts, counts_of, run
 

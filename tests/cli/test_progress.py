@@ -10,7 +10,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backing_up import back_up, restore
 from recollect_server.services.upkeep.recovery import rebuild, recover
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 
 from tests.conftest import RunningServer
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.transcript.record import Entry, encode
+from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import MovableClock, RunningServer, Start

@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.message import Message, Role
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.logs.reader import scan
 
 from tests.crash.digest import digest, gaps_in_the_update_log, rebuilt_digest
 from tests.crash.history import Call, History, Seen, Verdict, judge, judge_cursors, judge_last, refusal, seen

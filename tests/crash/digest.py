@@ -7,7 +7,7 @@ import apsw
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 
 Digest = dict[str, list[tuple[object, ...]]]
 

@@ -17,8 +17,8 @@ from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.crash.checker import by_conversation, in_transcript
 from tests.crash.disk import Disk, Killed

@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from recollect_server.storage.transcript.repair import make_durable
+from recollect_server.storage.logs.repair import make_durable
 
 from tests.crash.disk import Disk
 from tests.crash.history import Call
@@ -64,10 +64,10 @@ def only_synced(path: Path, _start: int, end: int) -> None:
 @pytest.mark.parametrize(
     ("sync", "instead"),
     [
-        ("recollect_server.storage.transcript.writer.sync_folder", nothing),
-        ("recollect_server.storage.transcript.files.TranscriptFolder.settle", nothing),
-        ("recollect_server.storage.transcript.repair.make_durable", nothing),
-        ("recollect_server.storage.transcript.repair.make_durable", only_synced),
+        ("recollect_server.storage.logs.writer.sync_folder", nothing),
+        ("recollect_server.storage.logs.files.TranscriptFolder.settle", nothing),
+        ("recollect_server.storage.logs.repair.make_durable", nothing),
+        ("recollect_server.storage.logs.repair.make_durable", only_synced),
         ("recollect_server.services.deletion.sync_folder", nothing),
         ("os.O_DSYNC", 0),
     ],

@@ -9,7 +9,7 @@ from recollect import Client, Message
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index import checking as index
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 from recollect_server.storage.vectors import checking as vectors
 
 from tests.crash.load import process

@@ -10,8 +10,8 @@ from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 _SPEC = importlib.util.spec_from_file_location("failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py")
 assert _SPEC is not None

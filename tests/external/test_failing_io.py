@@ -12,8 +12,8 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index.external import CommunicationFilter
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.faults.conftest import library
 from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in

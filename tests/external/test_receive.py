@@ -9,7 +9,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import Direction, Trust
 from recollect_server.domain.message import Attachment
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, answers, folder_of, transcript

@@ -11,8 +11,8 @@ from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.logs.reader import scan
 
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
 from tests.streaming.conftest import Subscriber

@@ -5,7 +5,7 @@ import errno
 import pytest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.space.holding import Holding
-from recollect_server.storage.transcript.reader import scan
+from recollect_server.storage.logs.reader import scan
 
 from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk

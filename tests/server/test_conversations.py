@@ -8,7 +8,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Attachment, Message, ToolCall, Usage
 from recollect_server.domain.conversation import TitleAssigned
 from recollect_server.domain.ids import is_conversation_id
-from recollect_server.storage.transcript.record import Entry, encode
+from recollect_server.storage.logs.record import Entry, encode
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, Connect, Service, agent, failure_of, moment, tool, transcript, user

@@ -7,7 +7,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, failure_of, refused, tool, user

@@ -16,7 +16,7 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, failure_of, refused, tool, transcript, user

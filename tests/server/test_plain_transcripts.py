@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.storage.transcript.reader import line_of, scan
+from recollect_server.storage.logs.reader import line_of, scan
 from structlog.testing import capture_logs
 
 from tests.cli.conftest import on

@@ -31,7 +31,7 @@ from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.words import tokens
-from recollect_server.storage.transcript.record import Damaged, Entry, Stamp, decode, encode
+from recollect_server.storage.logs.record import Damaged, Entry, Stamp, decode, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 WORD = TEXT.filter(bool)

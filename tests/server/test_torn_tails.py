@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.transcript.reader import scan
-from recollect_server.storage.transcript.repair import mend
+from recollect_server.storage.logs.reader import scan
+from recollect_server.storage.logs.repair import mend
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user

@@ -55,9 +55,9 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
-from recollect_server.storage.transcript.files import TranscriptFolder, make_folder, open_transcript
-from recollect_server.storage.transcript.ledger import IDENTITIES, Ledger
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TranscriptFolder, make_folder, open_transcript
+from recollect_server.storage.logs.ledger import IDENTITIES, Ledger
+from recollect_server.storage.logs.writer import TranscriptWriter
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
@@ -270,6 +270,7 @@ def start(
                 max_request_bytes=2 * settings.max_batch_bytes + (1 << 20),
                 reflection=settings.reflection,
                 max_watches=settings.max_subscribers,
+                slow_call=settings.slow_call.total_seconds(),
             ),
             degraded={"RecallService": recall.degraded},
         )

@@ -37,7 +37,7 @@ class WrongSettings(Exception):
 
 
 def duration_text(duration: timedelta) -> str:
-    """A duration as settings have it, in the largest unit that it is a whole number of: `500ms`, `2s`, `10m`, `7d`."""
+    """Return a duration in the largest unit that divides it: `500ms`, `2s`, `10m`, `7d`."""
     milliseconds = duration // timedelta(milliseconds=1)
     units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
     unit = next((unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms")
@@ -243,7 +243,12 @@ class Settings(BaseSettings):
     shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
         timedelta(seconds=10), description="how long running calls may take at a stop; 1d at the most"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is logged; debug has a line for every call"
+    )
+    slow_call: Duration = Field(
+        timedelta(seconds=1), description="calls slower than this are logged at info, as are failed and administrative ones"
+    )
     log_format: Literal["text", "json"] = Field("text", description="format of log lines")
 
     @field_validator("compaction_keep")
@@ -260,7 +265,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
-        """The settings in force. Raises WrongSettings, which names each that is wrong."""
+        """Return the settings in force. Raises WrongSettings, which names each wrong one."""
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
         unknown = _unknown_names()
@@ -325,7 +330,9 @@ def _said(error: Any) -> str:
 
 @cache
 def _with_file(config: Path | None) -> type[Settings]:
-    """The settings' class with this YAML file as a source, which is read whenever one is made."""
+    """Return the settings' class with this YAML file as a source, read whenever an instance is
+    made.
+    """
 
     class WithFile(Settings):
         model_config = SettingsConfigDict(env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True)

@@ -12,7 +12,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backing_up import Copied, back_up
 from recollect_server.services.upkeep.backing_up import restore as copy_back
-from recollect_server.storage.transcript.files import TranscriptFolder
+from recollect_server.storage.logs.files import TranscriptFolder
 
 _FOLDER = click.argument("directory", metavar="DIR", type=NamedPath(path_type=Path, file_okay=False))
 

@@ -26,8 +26,8 @@ from recollect_server.cli.remote import connected, with_target
 from recollect_server.domain.conversation import Abbreviated, Began, Compressed, Event, MetaUpdated, TitleAssigned
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.file import NAME
-from recollect_server.storage.transcript.files import SUFFIX
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
+from recollect_server.storage.logs.files import SUFFIX
+from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 _PAGE_TURNS = 1000
 _PAGE_TOKENS = 2_000_000  # about 8 MB of text

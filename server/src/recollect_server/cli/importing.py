@@ -20,7 +20,7 @@ from recollect_server.cli.recall_sets import SetOptions
 from recollect_server.cli.remote import connected, with_target
 from recollect_server.cli.sending import carry_out
 from recollect_server.domain.errors import InvalidField
-from recollect_server.storage.transcript.files import open_transcript
+from recollect_server.storage.logs.files import open_transcript
 from recollect_server.transport.checks import Checks
 
 Reading = Callable[[], Plan | Skip | None]

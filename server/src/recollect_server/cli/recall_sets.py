@@ -13,7 +13,7 @@ from recollect_server.cli.conversion import time_from
 from recollect_server.cli.plan import Batch, Happened, Placed, Plan, Skip
 from recollect_server.domain.conversation import MAX_PARTICIPANTS, Abbreviated, Began
 from recollect_server.domain.message import Message, Role
-from recollect_server.storage.transcript.files import open_transcript
+from recollect_server.storage.logs.files import open_transcript
 
 FILE = "conversations.jsonl"
 _MAX_NAME = 256

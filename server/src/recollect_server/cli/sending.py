@@ -40,7 +40,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Role
 from recollect_server.domain.text import one_line
-from recollect_server.storage.transcript.record import message_fields
+from recollect_server.storage.logs.record import message_fields
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 << 20

@@ -12,7 +12,7 @@ from recollect_server.storage.index.external_checking import external_state_of
 from recollect_server.storage.index.note_queue import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
 from recollect_server.storage.index.tier_log import hits_of
-from recollect_server.storage.transcript.files import SUFFIX, TORN
+from recollect_server.storage.logs.files import SUFFIX, TORN
 from recollect_server.storage.vectors import checking as vectors_checking
 
 

@@ -38,10 +38,14 @@ class Task(Protocol):
         """Those whose last try failed. Raises IndexUnavailable."""
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
-        """Keeps that it failed; `alone` if others may well be written. Raises IndexUnavailable."""
+        """Record a failure; `alone` if other conversations may still succeed. Raises
+        IndexUnavailable.
+        """
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Does it. Raises CannotWrite, ModelUnavailable, StorageUnavailable, IndexUnavailable."""
+        """Write the notes. Raises CannotWrite, ModelUnavailable, StorageUnavailable,
+        IndexUnavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Breath:
         self._local = threading.local()
 
     def __call__(self) -> None:
-        """Waits if the calling thread has worked for a while."""
+        """Pause if the calling thread has worked for a while."""
         if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORKED:
             time.sleep(_BREATH)
             self._local.since = time.monotonic()
@@ -91,7 +95,7 @@ class Abbreviator:
         self._threads = threads
         self._slow = slow
         self._at_work: dict[str, float] = {}
-        """When each conversation that is written about was begun with, in seconds of the monotonic clock."""
+        """Start time of each conversation being written about, in seconds of the monotonic clock."""
         self._paused = False  # until the next sweep
         self._refusals = 0  # one after the other
         self._swept_at: int | None = None
@@ -106,7 +110,7 @@ class Abbreviator:
             loop.start()
 
     def stop(self) -> None:
-        """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
+        """Stop the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
         until = time.monotonic() + _STOP_SECONDS
@@ -126,7 +130,7 @@ class Abbreviator:
         return 0.0
 
     def _take(self, *, is_spare: bool) -> _Work | None:
-        """The next conversation that nobody works on, or None."""
+        """Return the next conversation that no thread works on, or None."""
         with self._lock:
             if is_spare and len(self._at_work) < self._threads:
                 return None  # the others look at the index

@@ -16,7 +16,7 @@ from recollect_server.services.idempotency import key_of
 from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import message_at
-from recollect_server.storage.transcript.record import Entry, Stamp
+from recollect_server.storage.logs.record import Entry, Stamp
 
 log = structlog.get_logger("recollect.anchors")
 

@@ -48,9 +48,9 @@ from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.logs.reader import messages_of
+from recollect_server.storage.logs.record import message_fields
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.reader import messages_of
-from recollect_server.storage.transcript.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")
 

@@ -22,13 +22,13 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.turns import Spoken
+from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.files import TranscriptFolder, sync_folder
+from recollect_server.storage.logs.ledger import FORGOTTEN, Ledger
+from recollect_server.storage.logs.reader import scan, spoken
+from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
+from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.anchors import AnchorFile
-from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
-from recollect_server.storage.transcript.ledger import FORGOTTEN, Ledger
-from recollect_server.storage.transcript.reader import scan, spoken
-from recollect_server.storage.transcript.received import deliveries, forget_deliveries, forgotten_deliveries
-from recollect_server.storage.transcript.record import Entry
 
 log = structlog.get_logger("recollect.deletion")
 

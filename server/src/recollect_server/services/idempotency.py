@@ -21,7 +21,7 @@ from recollect_server.services.space.catching_up import folded, read_unindexed
 from recollect_server.services.space.head import Head, RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.transcript.reader import Line, messages_of, read_lines, scan
+from recollect_server.storage.logs.reader import Line, messages_of, read_lines, scan
 
 _MAX_REPLAYS = 1024
 

@@ -19,7 +19,7 @@ from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place, newest_within
-from recollect_server.storage.transcript.reader import Line, around, messages_of, read_lines, scan
+from recollect_server.storage.logs.reader import Line, around, messages_of, read_lines, scan
 
 log = structlog.get_logger("recollect.working_context")
 

@@ -17,7 +17,7 @@ from recollect_server.services.idempotency import key_of
 from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.transcript.ledger import Ledger
+from recollect_server.storage.logs.ledger import Ledger
 
 log = structlog.get_logger("recollect.identities")
 

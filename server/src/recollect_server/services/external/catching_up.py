@@ -10,11 +10,11 @@ from recollect_server.domain.external import Communication, CommunicationBegan, 
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.catching_up import Damage, IndexAhead, chunks
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.files import TranscriptFolder, sync_folder
+from recollect_server.storage.logs.reader import Line, ends_a_line, scan
+from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.repair import mend
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import TranscriptFolder, sync_folder
-from recollect_server.storage.transcript.reader import Line, ends_a_line, scan
-from recollect_server.storage.transcript.record import LOST_CHANNEL
-from recollect_server.storage.transcript.repair import mend
 
 log = structlog.get_logger("recollect.recovery")
 

@@ -14,8 +14,8 @@ from recollect_server.domain.external import (
 from recollect_server.services.external.catching_up import folded
 from recollect_server.storage.index.external_checking import ExternalContents
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.soundness import look_through
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.soundness import look_through
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ from recollect_server.services.space.lines import encoded
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.external import StoredCommunication
 from recollect_server.storage.index.turns import Place
+from recollect_server.storage.logs.reader import read_lines, scan
+from recollect_server.storage.logs.writer import TranscriptChanged
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.reader import read_lines, scan
-from recollect_server.storage.transcript.writer import TranscriptChanged
 
 log = structlog.get_logger("recollect.external")
 

@@ -15,12 +15,12 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.reader import Line, contents_of, ends_a_line, read_lines, scan
+from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.repair import TornTail, mend
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.anchors import forgotten_keys
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line, contents_of, ends_a_line, read_lines, scan
-from recollect_server.storage.transcript.record import LOST_CHANNEL
-from recollect_server.storage.transcript.repair import TornTail, mend
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -168,7 +168,7 @@ def _open_calls(path: Path, lines: int) -> tuple[OpenCall, ...]:
 def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNotFound:
     """Why no line of a conversation can be read: it never began or was deleted, or each of its lines is damaged.
 
-    Damaged lines at a file's end are cut off and kept (see `storage.transcript.repair`): then there is a torn tail and no more.
+    Damaged lines at a file's end are cut off and kept (see `storage.logs.repair`): then there is a torn tail and no more.
     """
     left = (folder.torn_path(conversation_id), folder.path(conversation_id))
     name = next((path.name for path in left if path.exists() and path.stat().st_size), None)

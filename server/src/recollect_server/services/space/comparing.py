@@ -19,8 +19,8 @@ from recollect_server.services.space.catching_up import folded
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line, scan
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.reader import Line, scan
 
 # Within a JSON string every quote is escaped, so this cannot match the text of a message.
 _REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')

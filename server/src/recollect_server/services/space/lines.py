@@ -5,8 +5,8 @@ from dataclasses import replace
 from recollect_server.domain.conversation import Content, Conversation, fold
 from recollect_server.domain.message import Message
 from recollect_server.services.space.head import RequestKey
-from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.record import Entry, Stamp, encode
+from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 
 def folded_over(conversation: Conversation | None, lines: list[Line]) -> Conversation:

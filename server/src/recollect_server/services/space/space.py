@@ -32,10 +32,10 @@ from recollect_server.services.space.trust import RecentRequests, Suspects
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.transcript.anchors import AnchorFile
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import Line, contents_of
-from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
+from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.reader import Line, contents_of
+from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.space")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.transcript.files import open_transcript
-from recollect_server.storage.transcript.reader import Line, line_of
+from recollect_server.storage.logs.files import open_transcript
+from recollect_server.storage.logs.reader import Line, line_of
 
 log = structlog.get_logger("recollect.space")
 

@@ -17,9 +17,9 @@ from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten,
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
 from recollect_server.storage.index.updates import Row, UpdateKind
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.reader import scan
-from recollect_server.storage.transcript.record import Entry
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.reader import scan
+from recollect_server.storage.logs.record import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from pathlib import Path
 import orjson
 
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.storage.transcript.files import Syncs, TranscriptFolder, open_transcript, sync_folder
-from recollect_server.storage.transcript.ledger import LEDGERS
-from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.repair import whole_end
+from recollect_server.storage.logs.files import Syncs, TranscriptFolder, open_transcript, sync_folder
+from recollect_server.storage.logs.ledger import LEDGERS
+from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.repair import whole_end
 
 MANIFEST = "backup.json"
 RESTORING = ".restoring"  # behind a folder's name until all of it is there

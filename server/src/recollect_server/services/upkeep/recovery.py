@@ -24,10 +24,10 @@ from recollect_server.services.space.comparing import differences, lost_requests
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.writer import TranscriptWriter
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.anchors import AnchorFile
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.writer import TranscriptWriter
 
 log = structlog.get_logger("recollect.recovery")
 

@@ -14,12 +14,12 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.transcript.anchors import forgotten_keys
-from recollect_server.storage.transcript.files import TranscriptFolder
-from recollect_server.storage.transcript.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
-from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.received import forgotten_deliveries
-from recollect_server.storage.transcript.soundness import look_through
+from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
+from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.received import forgotten_deliveries
+from recollect_server.storage.logs.soundness import look_through
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS

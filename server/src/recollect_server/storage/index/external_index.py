@@ -15,8 +15,8 @@ from recollect_server.storage.index.external import CommunicationFilter, Externa
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.transcript.reader import Line
-from recollect_server.storage.transcript.received import key_of_delivery
+from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.received import key_of_delivery
 
 
 @dataclass(frozen=True, slots=True)

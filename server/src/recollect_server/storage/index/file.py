@@ -14,7 +14,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.transcript.files import sync_folder
+from recollect_server.storage.logs.files import sync_folder
 
 T = TypeVar("T")
 

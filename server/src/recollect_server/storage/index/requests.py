@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import apsw
 
 from recollect_server.storage.index.seen import Seen
-from recollect_server.storage.transcript.received import key_of_delivery
+from recollect_server.storage.logs.received import key_of_delivery
 
 
 @dataclass(frozen=True, slots=True)

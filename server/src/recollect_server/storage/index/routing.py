@@ -10,7 +10,7 @@ import orjson
 from recollect_server.domain.routing import Place
 from recollect_server.storage.index.file import IndexFile, look
 from recollect_server.storage.index.seen import Seen
-from recollect_server.storage.transcript.received import key_of_delivery
+from recollect_server.storage.logs.received import key_of_delivery
 
 _LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
 _MAX_LIMITED = 1000  # senders that are named at the most

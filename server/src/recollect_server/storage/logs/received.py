@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recollect_server.domain.conversation import CommandRun
-from recollect_server.storage.transcript.ledger import Ledger
-from recollect_server.storage.transcript.reader import line_of, raw_lines
+from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.reader import line_of, raw_lines
 
 _LINE = 1000  # hashes of one line of the ledger
 _DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')  # a line without it has no delivery, and is not decoded

@@ -9,8 +9,8 @@ from pathlib import Path
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
-from recollect_server.storage.transcript.files import open_transcript
-from recollect_server.storage.transcript.record import Damaged, Entry, decode, has_checksum, unseal
+from recollect_server.storage.logs.files import open_transcript
+from recollect_server.storage.logs.record import Damaged, Entry, decode, has_checksum, unseal
 
 _CHUNK = 1 << 18
 

@@ -16,7 +16,7 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
+from recollect_server.storage.logs.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 
 def external_fields(content: ExternalContent) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import structlog
 
-from recollect_server.storage.transcript.files import TORN, TranscriptFolder, open_transcript
-from recollect_server.storage.transcript.record import Damaged, seal, unseal
-from recollect_server.storage.transcript.repair import mend
-from recollect_server.storage.transcript.writer import TranscriptWriter
+from recollect_server.storage.logs.files import TORN, TranscriptFolder, open_transcript
+from recollect_server.storage.logs.record import Damaged, seal, unseal
+from recollect_server.storage.logs.repair import mend
+from recollect_server.storage.logs.writer import TranscriptWriter
 
 _guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
 

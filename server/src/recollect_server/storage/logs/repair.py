@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from recollect_server.storage.logs.files import open_transcript, sync_folder
+from recollect_server.storage.logs.reader import Line, line_of, scan
+from recollect_server.storage.logs.record import has_checksum, is_object
 from recollect_server.storage.points import reach, reach_half_way
-from recollect_server.storage.transcript.files import open_transcript, sync_folder
-from recollect_server.storage.transcript.reader import Line, line_of, scan
-from recollect_server.storage.transcript.record import has_checksum, is_object
 
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from recollect_server.storage.transcript.reader import Line, scan
-from recollect_server.storage.transcript.repair import whole_end
+from recollect_server.storage.logs.reader import Line, scan
+from recollect_server.storage.logs.repair import whole_end
 
 
 def look_through(path: Path, size: int) -> Iterator[Line | str]:

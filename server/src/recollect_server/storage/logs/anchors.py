@@ -12,13 +12,13 @@ from collections.abc import Callable
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
+from recollect_server.storage.logs.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.ledger import ANCHORS
+from recollect_server.storage.logs.reader import Line, scan
+from recollect_server.storage.logs.record import Entry, encode
+from recollect_server.storage.logs.repair import mend
+from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
 from recollect_server.storage.points import reach
-from recollect_server.storage.transcript.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
-from recollect_server.storage.transcript.ledger import ANCHORS
-from recollect_server.storage.transcript.reader import Line, scan
-from recollect_server.storage.transcript.record import Entry, encode
-from recollect_server.storage.transcript.repair import mend
-from recollect_server.storage.transcript.writer import TranscriptChanged, TranscriptWriter
 
 log = structlog.get_logger("recollect.anchors")
 

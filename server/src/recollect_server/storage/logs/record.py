@@ -32,8 +32,8 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message, Role, ToolCall, Usage
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.time import from_text, to_text
-from recollect_server.storage.transcript.external_record import external_content, external_fields
-from recollect_server.storage.transcript.fields import attachment_fields, attachments, moment, number, optional, text, texts
+from recollect_server.storage.logs.external_record import external_content, external_fields
+from recollect_server.storage.logs.fields import attachment_fields, attachments, moment, number, optional, text, texts
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")

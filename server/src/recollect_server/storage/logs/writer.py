@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.storage.logs.files import COPY, open_transcript, sync_folder
 from recollect_server.storage.points import reach, reach_half_way
-from recollect_server.storage.transcript.files import COPY, open_transcript, sync_folder
 
 log = structlog.get_logger("recollect.writer")
 
