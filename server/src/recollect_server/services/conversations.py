@@ -45,10 +45,10 @@ from recollect_server.services.idempotency import Replays, as_it_was, find_known
 from recollect_server.services.space.head import Head, RequestKey, placed
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import turns_of
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.points import reach
 from recollect_server.storage.transcript.reader import messages_of
 from recollect_server.storage.transcript.record import message_fields
 
@@ -389,11 +389,11 @@ class Conversations:
         self._space.anchors.changed()
         if forgotten:
             removed["vectors"] = forgotten
-        reach("delete.log_emptied")
+        hit("delete.log_emptied")
         if request:
             answer = orjson.dumps({"removed": removed, "time": time}).decode()
             self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
-        reach("delete.remembered")
+        hit("delete.remembered")
         return Receipt(conversation_id, removed, time)
 
     # Inside -------------------------------------------------------------------------------------------------------------
@@ -406,9 +406,9 @@ class Conversations:
             if request and (known := find_known(self._space, request, conversation_id)):
                 return as_it_was(self._space, self._replays, known, head)[1]
             content = event(head)
-            reach("event.begun")
+            hit("event.begun")
             done = self._space.commit(head, [content], request)
-            reach("event.recorded")
+            hit("event.recorded")
             return done.head.conversation
 
     def _joined(self, head: Head, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.storage.points import reach
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.transcript.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
 from recollect_server.storage.transcript.ledger import ANCHORS
 from recollect_server.storage.transcript.reader import Line, scan
@@ -127,10 +127,10 @@ class AnchorFile:
             file.write(data)
             file.flush()
             os.fsync(handle)
-        reach("anchors.copied")
+        hit("anchors.copied")
         copy.rename(self._path)
         try:
-            reach("anchors.replaced")
+            hit("anchors.replaced")
             self._torn.unlink(missing_ok=True)
             sync_folder(self._path.parent)
         finally:
