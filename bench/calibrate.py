@@ -1,4 +1,4 @@
-"""Learns `domain/calibration_weights.py`: what makes a score a probability, and says how far it may be trusted.
+"""Learns `services/recall/calibration_weights.py`: what makes a score a probability, and says how far it may be trusted.
 
 `python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions 100] [--groups 2] [--write]`
 
@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect_server import app
 from recollect_server.cli import recall_sets
-from recollect_server.domain import calibration
-from recollect_server.domain.calibration import QuestionWords, Signals, evidence, probabilities, signals_of, standing
-from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services.recall import candidates, recall
+from recollect_server.services.recall import calibration, candidates, recall
+from recollect_server.services.recall.calibration import Signals, evidence, probabilities, signals_of, standing
 from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.settings import Settings
+from recollect_server.storage.index.words import QuestionWords
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench.legs import RememberedVectors
@@ -59,8 +59,8 @@ _SIGNS = {
 _RANKS = np.r_[0:10, 10:30:2, 30:100:7]  # places of the ranking that are learned from, the first ones in full
 _FEW_SAME, _FEW_OTHER, _FEW_TALK = 40, 10, 45  # questions: of the set's other groups, of each other set, of small talk
 _TALK_FILE = Path(__file__).with_name("calibration_talk.txt")
-WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/domain/calibration_weights.py"
-HEADER = '''"""The weights of `domain/calibration.py`, for searches by words alone and with meaning.
+WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/services/recall/calibration_weights.py"
+HEADER = '''"""The weights of `services/recall/calibration.py`, for searches by words alone and with meaning.
 
 `bench.calibrate --write` writes them. `bench/README.md` says what they were learned from and how well they hold elsewhere.
 """'''
@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where vectors and answers are kept")
     parser.add_argument("--questions", type=int, default=100, help="of a group's own")
     parser.add_argument("--groups", type=int, default=2, help="of each set")
-    parser.add_argument("--write", action="store_true", help="writes domain/calibration_weights.py")
+    parser.add_argument("--write", action="store_true", help="writes services/recall/calibration_weights.py")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)
     sets = [*chosen.set, *chosen.measure]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from babel.dates import format_timedelta, get_day_names, get_month_names
-from recollect_server.domain import date_words
 from recollect_server.domain.text import folded
+from recollect_server.services.recall import date_words
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "sv", "pl", "ru", "tr")
-"""Chinese, Japanese and Korean number their months, and are written by hand in `domain/dates.py`."""
+"""Chinese, Japanese and Korean number their months, and are written by hand in `services/recall/dates.py`."""
 _UNITS: dict[Literal["day", "week", "month", "year"], int] = {"day": 1, "week": 7, "month": 31, "year": 366}
 _NUMBERS = (1, 2, 3, 5)  # each plural form that these languages have
 _HEAD = '''"""Names of months and weekdays and forms of "three days ago" by language, from Unicode's CLDR.

@@ -1,4 +1,4 @@
-"""Learns `domain/fusion_weights.py` from labelled questions, and says what the weights are worth where they were not learned.
+"""Learn `services/recall/fusion_weights.py` from labelled questions, and measure the weights where they were not learned.
 
 `python -m bench.learn --set DIR [--set DIR ...] --kinds DIR --keep DIR [--write]`
 
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from recollect_server.cli import recall_sets
-from recollect_server.domain.fusion import conversation_features, dates_of, gates_of, message_features, weighted
-from recollect_server.domain.legs import ConversationLegs
+from recollect_server.services.recall.fusion import conversation_features, dates_of, gates_of, message_features, weighted
+from recollect_server.services.recall.retrievers import ConversationLegs
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench.legs import Labelled, RememberedVectors, collect
@@ -38,13 +38,13 @@ DEPTH = 10
 _HARD, _OTHERS = 90, 40  # messages of a question that are learned from: those that look best, and others
 _MESSAGE_GATES = ("base", "asks", "long", "own", "blind")
 _CONVERSATION_GATES = (*_MESSAGE_GATES[:-1], "notes", "blind")
-HEADER = """\"\"\"The weights of `domain/fusion.py`: of each feature a base, and what each gate adds.
+HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
 
 `bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo (Maharana et al. 2024), 728 of
 five people of RealMem (2026), and the seven kinds that `bench.kinds` makes; `bench/README.md` says what they are worth on
 kinds left out.
 \"\"\""""
-WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/domain/fusion_weights.py"
+WEIGHTS = Path(__file__).parents[1] / "server/src/recollect_server/services/recall/fusion_weights.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set")
     parser.add_argument("--kinds", type=Path, metavar="DIR", help="a folder of sets of other kinds")
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where vectors and legs are kept")
-    parser.add_argument("--write", action="store_true", help="writes domain/fusion_weights.py")
+    parser.add_argument("--write", action="store_true", help="writes services/recall/fusion_weights.py")
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)

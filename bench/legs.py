@@ -1,7 +1,7 @@
-"""What the legs of a search say of every candidate of labelled questions: the server's own arrays, for `bench/learn.py`.
+"""Collect the retrievers' scores of every candidate of labelled questions, for `bench/learn.py`.
 
-A server over each group's history runs in this process, and what it gives to `domain.fusion` is kept. Vectors are remembered by
-their word pieces in a file, so a second run takes a minute or two.
+A server over each group's history runs in this process, and the arrays that it passes to `services.recall.fusion` are kept.
+Vectors are cached by their word pieces in a file, so a second run takes a minute or two.
 """
 
 import pickle
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect_server import app
 from recollect_server.cli.plan import Plan
-from recollect_server.domain import fusion
-from recollect_server.domain.legs import ConversationLegs, Fused, MessageLegs
-from recollect_server.domain.legs import Question as Put
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services.recall import candidates, recall
+from recollect_server.services.recall import candidates, fusion, recall
 from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 
 from bench.recall import Question, Service

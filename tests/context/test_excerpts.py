@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.excerpts import MARK, excerpt
-from recollect_server.domain.relevance import words_of
+from recollect_server.services.context.excerpts import MARK, excerpt
+from recollect_server.services.context.relevance import words_of
 
 FILLING = "The committee met again and agreed on nothing at all that day. "
 

@@ -12,11 +12,11 @@ from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import About, Budget, Candidate, Context, Packed, Tier, sources_of
 from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.packing import Preference, Recalling, pack_cold, pack_hot, pack_warm
-from recollect_server.domain.relevance import Weights, evenly, overlap, says_little, words_of
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.shortening import head_and_tail
 from recollect_server.domain.time import DAY
+from recollect_server.services.context.relevance import Weights, evenly, overlap, says_little, words_of
 
 from tests.context.conftest import HERE, THERE, candidate
 

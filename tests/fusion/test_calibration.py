@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.domain.calibration import QuestionWords, Signals, probabilities
-from recollect_server.domain.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.calibration import Signals, probabilities
+from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.storage.index.words import QuestionWords
 
 WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False, everyday=0.0)
 WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))

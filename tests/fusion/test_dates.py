@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from recollect_server.domain import date_words
-from recollect_server.domain.dates import Mention, read_dates, without_dates
+from recollect_server.services.recall import date_words
+from recollect_server.services.recall.dates import Mention, read_dates, without_dates
 
 NOW = int(datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp() * 1000)  # a Wednesday
 

@@ -4,10 +4,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from recollect_server.domain.dates import read_dates
-from recollect_server.domain.fusion import conversation_features, dates_of, fuse, gates_of, message_features
-from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.domain.legs import Array, Fused, Question
+from recollect_server.services.recall.dates import read_dates
+from recollect_server.services.recall.fusion import conversation_features, dates_of, fuse, gates_of, message_features
+from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
+from recollect_server.services.recall.retrievers import Array, Fused, Question
 
 from tests.fusion.conftest import NOW, QUESTION, Legs, blind, made, shuffled
 

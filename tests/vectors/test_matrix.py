@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recollect_server.domain.marks import USER
+from recollect_server.domain.embedding import USER
 from recollect_server.storage.vectors import scan
 from recollect_server.storage.vectors.matrix import WEIGHTS, Matrix
 from recollect_server.storage.vectors.scan import Scan

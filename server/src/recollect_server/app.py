@@ -14,7 +14,6 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.packing import Recalling
-from recollect_server.domain.relevance import Weights
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference import claude, openai_api
 from recollect_server.inference.claude import AnthropicEndpoint
@@ -39,6 +38,7 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.context.building import Choosing, ContextBuilder
 from recollect_server.services.context.own import Window
+from recollect_server.services.context.relevance import Weights
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.inference.weights import MODEL, TOKENIZER, NoWeights, Weights, WrongWeights
 
 PIECE = 254

@@ -6,8 +6,8 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message
 from recollect_server.domain.packing import HOT_TURNS, Preference
-from recollect_server.domain.relevance import Weights, evenly, overlap
 from recollect_server.domain.rendering.form import Form
+from recollect_server.services.context.relevance import Weights, evenly, overlap
 from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import Turns, turns_among, turns_of

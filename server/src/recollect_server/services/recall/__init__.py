@@ -1,8 +1,9 @@
-"""Recall: conversations and messages found again. `transport`, `jobs` and the room of contexts call it.
+"""Recall: find conversations and messages again. Called by `transport`, `jobs` and `services.context`.
 
-The way of a search: `recall` is asked. `candidates` runs the legs: by words in the index, and by `meaning` in the copy of the
-vectors in memory. What each leg says of everything that any of them found are the arrays of `domain.legs`, of which
-`domain.fusion` makes one order. Of the best `recall` reads the lines in the transcripts, and `showing` chooses what is shown.
+A search goes through these modules: `recall` takes the request; `candidates` runs the retrievers, by words in the index and by
+`meaning` in the vectors' copy in memory; the scores that each retriever gives to every candidate are the arrays of
+`retrievers`; `fusion` turns them into one ranking and `calibration` into probabilities; `recall` reads the best messages from
+their logs, and `showing` chooses their snippets. `dates` reads the dates that a question names.
 
-`embedding` is the other side: it works out the vectors of what was said, behind the appends, when `jobs.embedder` lets it.
+`embedding` is the write side: it computes the vectors of new messages behind the appends, paced by `jobs.embedder`.
 """

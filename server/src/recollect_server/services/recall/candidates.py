@@ -1,4 +1,4 @@
-"""What the legs of a search find, and what every leg says of each of these: the arrays that `domain.fusion` makes an order of."""
+"""Candidates of a search: run the retrievers, and collect the score that each gives to every candidate, as input of `fusion`."""
 
 from dataclasses import dataclass, replace
 from dataclasses import field as made
@@ -6,20 +6,20 @@ from dataclasses import field as made
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.calibration import calibrated, with_dates
-from recollect_server.domain.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.fusion import dates_of, fuse, share
-from recollect_server.domain.legs import DIMENSIONS, Array, ConversationLegs, Fused, MessageLegs, Question
-from recollect_server.domain.marks import asks, named, roles
+from recollect_server.domain.embedding import DIMENSIONS, asks, named, roles
 from recollect_server.domain.message_ids import SEQUENCE_BITS
-from recollect_server.domain.ranking import conversation_bm25, highest, starts
+from recollect_server.services.recall.calibration import calibrated, with_dates
+from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
+from recollect_server.services.recall.fusion import dates_of, fuse, share
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
 from recollect_server.services.recall.sections import Counts, by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Bm25, Messages, Scope
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.ranking import conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
@@ -43,7 +43,7 @@ _NO_WORDS = Bm25(_NO_IDS, np.zeros(0))
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found, with probabilities as scores (`domain.calibration`). Messages have one order, conversations another."""
+    """Candidates with calibrated probabilities as scores. Messages have one order, conversations another."""
 
     messages: Messages
     message_scores: list[float]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import structlog
 
+from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.marks import marks_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised

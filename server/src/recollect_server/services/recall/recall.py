@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from recollect_server.domain.conversation import Conversation, opening_of
-from recollect_server.domain.dates import read_dates, without_dates
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
-from recollect_server.domain.legs import Array
 from recollect_server.domain.message import Message
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import (
@@ -21,7 +19,9 @@ from recollect_server.services.recall.candidates import (
     legs_of_conversations,
     legs_of_messages,
 )
+from recollect_server.services.recall.dates import read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning, Scans
+from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers

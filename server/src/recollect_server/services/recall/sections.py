@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.fusion import FIRST_LINE
-from recollect_server.domain.legs import Array, ConversationLegs, MessageLegs
-from recollect_server.domain.ranking import conversation_bm25
+from recollect_server.services.recall.fusion import FIRST_LINE
+from recollect_server.services.recall.retrievers import Array, ConversationLegs, MessageLegs
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.ranking import conversation_bm25
 
 LONG = 200
 """Messages of a conversation that is split. Meetings of some 400 messages were learned from whole."""

@@ -14,10 +14,10 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.ranking import K1
 from recollect_server.domain.text import segment
 from recollect_server.storage.index import words
 from recollect_server.storage.index.words import Term
+from recollect_server.storage.ranking import K1
 
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _LAST = "\U0010ffff"  # behind all that begin with a prefix

@@ -11,16 +11,15 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.calibration import QuestionWords
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
-from recollect_server.domain.ranking import starts
 from recollect_server.storage.index import conversations, notes_words, words
 from recollect_server.storage.index.conversations import Filter, Outline
 from recollect_server.storage.index.file import IndexFile
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.index.words import Term
+from recollect_server.storage.index.words import QuestionWords, Term
+from recollect_server.storage.ranking import starts
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
 _SECTION = 16  # messages of one, at the most

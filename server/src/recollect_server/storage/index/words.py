@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 import apsw
 
-from recollect_server.domain.calibration import QuestionWords
-from recollect_server.domain.ranking import K1
 from recollect_server.domain.stopwords import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
+from recollect_server.storage.ranking import K1
 
 _MAX_TERMS = 128
 _MAX_COMMON = 0.15  # a word in more than this share of all messages finds none by itself, where rarer ones are there
@@ -32,6 +31,22 @@ class WordTables:
     vocabulary: str
     notes: str = ""
     """The table of the words of notes; empty where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWords:
+    """The words of a question, weighed by how rare they are."""
+
+    weight: float
+    """Sum of their inverse document frequencies, words that no message has included: about the BM25 of a message with each once."""
+    missing: float
+    """Share of this weight that belongs to words which no message has."""
+    only_stops: bool
+    """True if it has nothing but stop words, or no word at all."""
+    everyday: float
+    """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
+    vocabulary: float = 1.0
+    """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks nearly every word."""
 
 
 CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS
 
 NAME = "vectors.db"
 _VERSION = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
 
 WEIGHTS = (0.5, 0.25)

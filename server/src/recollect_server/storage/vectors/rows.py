@@ -5,7 +5,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS
 
 T = TypeVar("T", bound=np.generic)
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.legs import DIMENSIONS
-from recollect_server.domain.marks import USER, roles
-from recollect_server.domain.ranking import starts
+from recollect_server.domain.embedding import DIMENSIONS, USER, roles
+from recollect_server.storage.ranking import starts
 from recollect_server.storage.vectors.matrix import Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 
@@ -101,7 +100,7 @@ class Scan:
         return self._first(entries, self._cosines(entries), most)
 
     def of(self, ids: NDArray[np.int64]) -> tuple[Scores, NDArray[np.int64]]:
-        """Return how near these are, ascending by id, and what else is known of each (`domain.marks`).
+        """Return how near these are, ascending by id, and what else is known of each (`domain.embedding`).
 
         Those without a vector are left out.
         """

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.domain.legs import DIMENSIONS
+from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.message_ids import id_range, message_id
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
 
@@ -39,7 +39,7 @@ class EmbeddedText:
     line: int
     time: int
     marks: int
-    """What else is known of it, for the ranking: see `domain.marks`."""
+    """What else is known of it, for the ranking: see `domain.embedding`."""
     hash: bytes
     vectors: NDArray[np.int8]
 

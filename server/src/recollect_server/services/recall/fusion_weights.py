@@ -1,4 +1,4 @@
-"""The weights of `domain/fusion.py`: of each feature a base, and what each gate adds.
+"""The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
 
 `bench.learn --write` writes them. Learned from 997 questions over five dialogues of LoCoMo (Maharana et al. 2024), 728 of
 five people of RealMem (2026), and the seven kinds that `bench.kinds` makes; `bench/README.md` says what they are worth on

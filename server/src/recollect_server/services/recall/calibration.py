@@ -10,7 +10,7 @@ found, how near in meaning, how far ahead of the field the best is) and two of t
 the best, and how much of the ranking's softmax lies at its place and below). The features of the answer are absolute: they
 can say that nothing fits.
 
-`bench/calibrate.py` learns the weights in `domain/calibration_weights.py`, apart for searches with meaning and by words alone.
+`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with meaning and by words alone.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recollect_server.domain.calibration_weights import CONVERSATIONS, MESSAGES
-from recollect_server.domain.fusion import SOFTNESS
-from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.fusion import SOFTNESS
+from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
+from recollect_server.storage.index.words import QuestionWords
 
 _LEADING = 5  # candidates whose words are averaged
 _LEAST_ODDS = 1e-9  # of a fused score, and of a share of the softmax: below it differences say nothing
@@ -28,22 +29,6 @@ _FIELD, _FAR = 50, 6.0  # candidates of a full ranking, and how far behind the b
 _LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
 _DATE = 5.0  # a time that the question names says as much as a word that one of some 200 messages has
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionWords:
-    """The words of a question, weighed by how rare they are."""
-
-    weight: float
-    """Sum of their inverse document frequencies, words that no message has included: about the BM25 of a message with each once."""
-    missing: float
-    """Share of this weight that belongs to words which no message has."""
-    only_stops: bool
-    """True if it has nothing but stop words, or no word at all."""
-    everyday: float
-    """Share of its words, stop words apart, that are of small talk; 1 where it has no others."""
-    vocabulary: float = 1.0
-    """Evidence of a missing word, from 0 to 1: near 0 in a store of a few messages, which lacks nearly every word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +64,7 @@ def with_dates(
 ) -> tuple[QuestionWords, tuple[MessageLegs, ConversationLegs]]:
     """Return the words and the legs of a question that names a time: it counts as one more rare word.
 
-    `dates` says of each message how near it is to that time, from 0 to 1 (`domain.fusion.dates_of`); one said in it has the word.
+    `dates` says of each message how near it is to that time, from 0 to 1 (`fusion.dates_of`); one said in it has the word.
     """
     said = _DATE * (dates >= 1)
     best = np.zeros(len(conversations.keyword))

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.dates import Mention
+from recollect_server.services.recall.dates import Mention
 
 Array = NDArray[np.float64]
-
-DIMENSIONS = 384
-"""Of every vector: those of all-MiniLM-L6-v2. A model with another number is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class MessageLegs:
     time: Array
     """When it was said, in milliseconds."""
     role: Array
-    """Who spoke: `domain.marks.USER` and the others."""
+    """Who spoke: `domain.embedding.USER` and the others."""
     asked: Array
     """1 if the message before it has a question mark, else 0."""
     named: Array

@@ -1,8 +1,8 @@
 """Dates that a question names, as ranges of time: "last week", "on 13 October", "vor drei Tagen", "la semaine dernière", "先週".
 
 Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are those of Unicode's CLDR
-(`domain.date_words`); the words for "last" and "yesterday", which no library offers as data, stand here. The range is that of what
-is named: a week is Monday to Sunday, a month a calendar month, all in UTC, and a point of time in the past is the day, week, month
+(`date_words`); the words for "last" and "yesterday", which no library offers as data, stand here. The range is that of what is
+named: a week is Monday to Sunday, a month a calendar month, all in UTC, and a point of time in the past is the day, week, month
 or year that it falls in. What lies ahead ("tomorrow", "next week") names nothing that was said.
 
 A question without a date word costs one look at its words. dateparser was measured first (`bench/README.md`): its search takes some
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from recollect_server.domain.date_words import AGO, MONTHS, WEEKDAYS
 from recollect_server.domain.text import composed, folded
+from recollect_server.services.recall.date_words import AGO, MONTHS, WEEKDAYS
 
 _READ = 1000  # characters of a question that are read for dates
 _QUESTION = 150  # characters of a text that asks of its dates

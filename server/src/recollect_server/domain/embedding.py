@@ -1,4 +1,4 @@
-"""What the ranking wants to know of a message besides its words and its time, in one number that is kept beside its vector."""
+"""Length of the vectors, and the marks kept beside each: one number that tells the ranking who spoke, and more."""
 
 import re
 import zlib
@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.message import Message, Role
+
+DIMENSIONS = 384
+"""Length of every vector: that of all-MiniLM-L6-v2. A model with another length is refused."""
 
 USER, ASSISTANT, TOOL = 1, 2, 3
 _ROLES = {Role.USER: USER, Role.ASSISTANT: ASSISTANT, Role.TOOL: TOOL}

@@ -5,7 +5,7 @@ The weights follow the question: each is a base plus so much for every gate, and
 without gates that are fitted to one kind of text cost forty points on another; gates over the corpus (how long its messages are,
 how much of it the agent said) cost as much on kinds that were not learned from.
 
-The weights in `domain/fusion_weights.py` were learned by `bench/learn.py`, which says from what.
+The weights in `services/recall/fusion_weights.py` were learned by `bench/learn.py`, which says from what.
 """
 
 import re
@@ -13,10 +13,10 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.domain.legs import Array, ConversationLegs, Fused, MessageLegs, Question
-from recollect_server.domain.marks import ASSISTANT
+from recollect_server.domain.embedding import ASSISTANT
 from recollect_server.domain.time import DAY
+from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
+from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
 
 _WORD = re.compile(r"\w+")
 _ASKS = frozenset("what when where who whose whom which why how".split(" ")) | frozenset(  # noqa: SIM905 - a list is a line a word

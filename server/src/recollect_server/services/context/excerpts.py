@@ -31,8 +31,8 @@ Match = tuple[int, int, str]
 def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
     """Return the stretch of the text with the most of the words in it, at most `tokens` long, its marks included.
 
-    The words are those of `domain.relevance.words_of`. A word that is rare in the text counts more. Without any of the words it is
-    the beginning of the text. A text that fits is returned as it is. Empty where not even a mark and a character fit.
+    The words are those of `relevance.words_of`. A word that is rare in the text counts more. Without any of the words it is the
+    beginning of the text. A text that fits is returned as it is. Empty where not even a mark and a character fit.
     """
     if estimate_tokens(text) <= tokens:
         return text
