@@ -18,9 +18,9 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
 from recollect_server.services.space.catching_up import IndexAhead
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.lines import encoded
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
 from recollect_server.storage.index.turns import Place
