@@ -19,6 +19,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
 from recollect_server.services.space.space import Space
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.turns import Spoken
@@ -28,7 +29,6 @@ from recollect_server.storage.logs.ledger import FORGOTTEN, Ledger
 from recollect_server.storage.logs.reader import scan, spoken
 from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -88,11 +88,11 @@ def _found(space: Space, conversation_id: str, number: int | None) -> list[Ancho
 def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
     """Step 1. Raises StorageUnavailable. Hold the conversation's lock."""
     try:
-        reach("delete.begun")
+        hit("delete.begun")
         folder.path(conversation_id).rename(folder.deleting_path(conversation_id))
-        reach("delete.renamed")
+        hit("delete.renamed")
         sync_folder(folder.root)
-        reach("delete.durable")
+        hit("delete.durable")
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
 
@@ -119,33 +119,33 @@ def finish_delete(
         if hashes := deliveries(path):
             ledger = Ledger(folder, FORGOTTEN)
             forget_deliveries(ledger, hashes)
-            reach("delete.forgotten")
+            hit("delete.forgotten")
             index.forget_deliveries(hashes, ledger.size())
         number = index.removal(conversation_id)
         if number is None and (stored := index.find(conversation_id)) is not None:
             number = stored.number
             removed |= index.begin_removal(number, conversation_id, time)
-            reach("delete.row_removed")
+            hit("delete.row_removed")
         if number is not None:
             removed |= index.remove_history(number, conversation_id)
-            reach("delete.history_removed")
+            hit("delete.history_removed")
             count = _remove_messages(folder, index, conversation_id, number, progress)
             removed |= {"messages": count, "search_terms": count}
             index.purge_words(number)
             index.end_removal(number)
-            reach("delete.words_removed")
+            hit("delete.words_removed")
         removed["transcript"] = path.stat().st_size
         torn = folder.torn_path(conversation_id)
         if torn.exists():
             removed["torn_tail"] = torn.stat().st_size
             torn.unlink()
-            reach("delete.torn_removed")
+            hit("delete.torn_removed")
         folder.copy_path(conversation_id).unlink(missing_ok=True)
         sync_folder(folder.root)  # before the transcript itself goes: after that nobody comes back for them
         path.unlink()
-        reach("delete.file_removed")
+        hit("delete.file_removed")
         sync_folder(folder.root)
-        reach("delete.file_gone")
+        hit("delete.file_gone")
     except OSError as error:
         raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
     if not index.empty_log():
@@ -182,7 +182,7 @@ def _remove_messages(
     def remove() -> None:
         nonlocal count, size
         index.remove_messages(number, part, mark=mark)
-        reach("delete.part_removed")
+        hit("delete.part_removed")
         count += len(part)
         size = 0
         part.clear()

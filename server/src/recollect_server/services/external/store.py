@@ -18,14 +18,14 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
 from recollect_server.services.space.catching_up import IndexAhead
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.lines import encoded
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.logs.reader import read_lines, scan
 from recollect_server.storage.logs.writer import TranscriptChanged
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.external")
 
@@ -110,7 +110,7 @@ class CommunicationStore:
             if isinstance(error, TranscriptChanged):
                 self._behind.add(communication_id)
             raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
-        reach("external.recorded")
+        hit("external.recorded")
         before = known = stored.communication if stored else None
         for line in lines:
             known = folded(known, line, communication_id)
@@ -121,7 +121,7 @@ class CommunicationStore:
             self._behind.add(communication_id)
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))
             raise
-        reach("external.indexed")
+        hit("external.indexed")
         self.on_change()
         return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
 

@@ -13,6 +13,7 @@ from recollect_server.domain.errors import ConversationDamaged, ConversationNotF
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
@@ -20,7 +21,6 @@ from recollect_server.storage.logs.files import TranscriptFolder
 from recollect_server.storage.logs.reader import Line, contents_of, ends_a_line, read_lines, scan
 from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.repair import TornTail, mend
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -125,7 +125,7 @@ def catch_up(
         torn = ready.torn
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
-        reach("catch_up.mended")
+        hit("catch_up.mended")
         messages = 0
         damage = Damage(conversation_id)
         refused: list[str] = []
@@ -140,7 +140,7 @@ def catch_up(
             mail = mail_ids_of(contents_of(chunk)) if conversation.channel == EMAIL else ()
             number, _ = index.add(number, before, conversation, chunk, mail=mail, time=time, failed=refused.append, log=log_updates)
             offset, lines = chunk[-1].end, chunk[-1].sequence
-            reach("catch_up.part")
+            hit("catch_up.part")
         damage.end_run()
     except FileNotFoundError:
         raise ConversationNotFound(conversation_id) from None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from recollect_server.domain.conversation import Content, Conversation, fold
 from recollect_server.domain.message import Message
-from recollect_server.services.space.head import RequestKey
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.logs.reader import Line
 from recollect_server.storage.logs.record import Entry, Stamp, encode
 

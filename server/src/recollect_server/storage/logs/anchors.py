@@ -12,13 +12,13 @@ from collections.abc import Callable
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.ledger import ANCHORS
 from recollect_server.storage.logs.reader import Line, scan
 from recollect_server.storage.logs.record import Entry, encode
 from recollect_server.storage.logs.repair import mend
 from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.anchors")
 
@@ -127,10 +127,10 @@ class AnchorFile:
             file.write(data)
             file.flush()
             os.fsync(handle)
-        reach("anchors.copied")
+        hit("anchors.copied")
         copy.rename(self._path)
         try:
-            reach("anchors.replaced")
+            hit("anchors.replaced")
             self._torn.unlink(missing_ok=True)
             sync_folder(self._path.parent)
         finally:
