@@ -29,6 +29,7 @@ from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.naming")
@@ -169,11 +170,11 @@ def read_material(space: Space, conversation_id: str) -> Material:
     with space.locks.hold(conversation_id):
         conversation = space.end(conversation_id).conversation
     try:
-        lines, _ = read_unindexed(space.folder, conversation_id, None)
-    except FileNotFoundError:
+        lines, _ = read_unindexed(space.logs, conversation_id, None)
+    except LogNotFound:
         raise ConversationNotFound(conversation_id) from None
-    except OSError as error:
-        raise CannotWrite(f"the transcript cannot be read: {error.strerror}") from error
+    except LogUnavailable as error:
+        raise CannotWrite(str(error)) from error
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0
