@@ -12,7 +12,8 @@ help:
 	@echo "make test    install what is missing and run the tests"
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
-	@echo "make lint    ruff, mypy, import-linter, buf, hadolint"
+	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, generated code"
+	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
 	@echo "make clean   remove what these made (not your data)"
 
@@ -50,6 +51,7 @@ $(VENV)/.tested: $(VENV)/.served pyproject.toml
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/python scripts/unasync.py --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/buf lint
@@ -59,6 +61,7 @@ lint: $(VENV)/.tested
 format: $(VENV)/.tested
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	$(VENV)/bin/python scripts/unasync.py
 	$(VENV)/bin/buf format --write
 
 # The generator has an environment of its own: it holds protobuf below the version that the server runs on.

@@ -12,7 +12,15 @@ SERVER, CLIENT = ROOT / "server/src/recollect_server", ROOT / "client/src/recoll
 
 def test_the_readme_lists_every_setting_with_its_default() -> None:
     listed = dict(re.findall(r"^\| `RECOLLECT_(\w+)` \| `--[\w-]+` \| `([^`]*)` \|", README, re.MULTILINE))
-    shown = {"True": "true", "False": "false", "0:00:10": "10s", "0:00:15": "15s", "0:01:00": "1m", "7 days, 0:00:00": "7d"}
+    shown = {
+        "True": "true",
+        "False": "false",
+        "0:00:01": "1s",
+        "0:00:10": "10s",
+        "0:00:15": "15s",
+        "0:01:00": "1m",
+        "7 days, 0:00:00": "7d",
+    }
     shown |= {"0:05:00": "5m", "0:10:00": "10m", "0:30:00": "30m", "0:00:30": "30s", "0:02:00": "2m"}
     defaults = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
     assert listed == {name: shown.get(default, default) for name, default in defaults.items()}

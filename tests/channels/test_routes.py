@@ -13,7 +13,7 @@ from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
 from recollect_server.services.space import routes
-from recollect_server.services.space.behind import Behind
+from recollect_server.services.space.index_lag import IndexLag
 from recollect_server.services.space.lines import folded_over
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.database import Database
@@ -63,7 +63,7 @@ def index(tmp_path: Path) -> Iterator[Asked]:
 @pytest.fixture
 def known() -> Routes:
     """Routes where every conversation is there, and pinned."""
-    return Routes(Behind(), lambda _: True, lambda _: True)
+    return Routes(IndexLag(), lambda _: True, lambda _: True)
 
 
 def say(index: Index, known: Routes | None, *names: int) -> str:

@@ -1,4 +1,4 @@
-"""The log of a server: a line for each call, on standard error, as text or as JSON."""
+"""The log of a server: lines for its calls, on standard error, as text or as JSON."""
 
 import json
 import re
@@ -15,8 +15,8 @@ from tests.cli.conftest import run
 UNKNOWN = "conv-01HQ0000000000000000000000"
 
 
-def logged(folder: Path, *flags: str) -> tuple[str, list[str]]:
-    """Some calls to a server of its own: the conversation that they made, and the lines that it logged until it had stopped."""
+def logged(folder: Path, *flags: str, delete: bool = False) -> tuple[str, list[str]]:
+    """Make some calls to a server of its own; return the id of their conversation, and what was logged until it stopped."""
     command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
     with (folder / "log").open("w+") as log:
         with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True) as process:
@@ -28,6 +28,8 @@ def logged(folder: Path, *flags: str) -> tuple[str, list[str]]:
                     client.recall.search("wimblezark")
                     with pytest.raises(NotFound):
                         client.conversations.get(UNKNOWN)
+                    if delete:
+                        client.conversations.delete(made)
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(30) == 0
             finally:
@@ -36,22 +38,35 @@ def logged(folder: Path, *flags: str) -> tuple[str, list[str]]:
         return made, log.read().splitlines()
 
 
-def test_every_call_is_one_line_with_its_method_code_time_and_conversation(tmp_path: Path) -> None:
-    made, lines = logged(tmp_path, "--log-format", "json")
+def test_a_call_has_a_line_at_info_if_it_failed_or_administers_the_server_else_at_debug(tmp_path: Path) -> None:
+    _, lines = logged(tmp_path, "--log-format", "json", "--log-level", "debug", "--slow-call", "1h", delete=True)
+    calls = [line for line in map(json.loads, lines) if line["event"] == "call"]
+    assert [(line["level"], line["method"].partition(".")[2]) for line in calls] == [
+        ("debug", "Create"),
+        ("debug", "AppendTurn"),
+        ("debug", "Search"),
+        ("info", "Get"),
+        ("info", "Delete"),
+    ]
+
+
+def test_a_slow_call_is_one_line_at_info_with_its_method_code_time_and_conversation(tmp_path: Path) -> None:
+    made, lines = logged(tmp_path, "--log-format", "json", "--slow-call", "0s", delete=True)
     calls = [line for line in map(json.loads, lines) if line["event"] == "call"]
     assert [(line["method"], line["code"], line.get("conversation")) for line in calls] == [
         ("ConversationService.Create", "OK", made),
         ("ConversationService.AppendTurn", "OK", made),
         ("RecallService.Search", "OK", None),
         ("ConversationService.Get", "NOT_FOUND", UNKNOWN),
+        ("ConversationService.Delete", "OK", made),
     ]
     assert all(line["ms"] > 0 and line["level"] == "info" for line in calls)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["timestamp"]) for line in calls)
-    assert "reason" in calls[-1]
+    assert [line["method"] for line in calls if "reason" in line] == ["ConversationService.Get"]
 
 
 def test_as_text_a_line_says_the_same_in_the_order_that_a_person_reads(tmp_path: Path) -> None:
-    made, lines = logged(tmp_path, "--log-format", "text")
+    made, lines = logged(tmp_path, "--log-format", "text", "--slow-call", "0s")
     [append] = [line for line in lines if "AppendTurn" in line]
     expected = rf"timestamp=\S+Z level=info event=call method=ConversationService.AppendTurn code=OK ms=[\d.]+ conversation={made}"
     assert re.fullmatch(expected, append)

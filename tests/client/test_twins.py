@@ -1,4 +1,4 @@
-"""The sync and the async client are twins that differ in `await`."""
+"""The two clients: the blocking one is generated from the asyncio one, and both cover the contract."""
 
 import ast
 import inspect
@@ -29,6 +29,7 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+UNASYNC = Path(__file__).parents[2] / "scripts" / "unasync.py"
 TWINS = [
     (sync_client.Client, async_client.AsyncClient),
     (sync_conversations.Conversations, async_conversations.Conversations),
@@ -43,59 +44,19 @@ def public_methods(kind: type) -> list[str]:
     return [name for name, member in vars(kind).items() if inspect.isfunction(member) and not name.startswith("_")]
 
 
-def without_await(text: str) -> str:
-    text = re.sub(r"\b(await|async) ", "", text)
-    text = text.replace("AsyncClient", "Client").replace("AsyncIterator", "Iterator")
-    text = text.replace("_async.", "_sync.").replace("StopAsyncIteration", "StopIteration")
-    # What `close` of a watch answers.
-    text = re.sub(r"(collections\.abc\.)?Awaitable\[None\]", "None", text).replace("\n        return Done()", "")
-    return text.replace("asyncio.sleep", "time.sleep").replace("Awaitable[object]", "object")
-
-
-PAIRS = [
-    pytest.param(getattr(sync, name), getattr(twin, name), id=f"{sync.__name__}.{name}")
-    for sync, twin in TWINS
-    for name in [*public_methods(sync), "__init__"]
-]
+def test_the_blocking_client_is_what_the_script_generates_from_the_asyncio_one() -> None:
+    ended = subprocess.run([sys.executable, UNASYNC, "--check"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_twins_have_the_same_public_methods(sync: type, twin: type) -> None:
+def test_both_clients_have_the_same_public_methods_each_with_an_example(sync: type, twin: type) -> None:
     assert public_methods(sync) == public_methods(twin) != []
-
-
-@pytest.mark.parametrize(("sync", "twin"), PAIRS)
-def test_twins_have_the_same_signature(sync: object, twin: object) -> None:
-    ours, theirs = inspect.signature(sync), inspect.signature(twin)  # type: ignore[arg-type]
-    assert list(ours.parameters) == list(theirs.parameters)
-    for name, parameter in ours.parameters.items():
-        other = theirs.parameters[name]
-        assert parameter.kind == other.kind
-        if name in {"self", "invoker", "sleep"}:
-            continue
-        assert (parameter.default, parameter.annotation) == (other.default, other.annotation), name
-    assert without_await(str(theirs.return_annotation)) == str(ours.return_annotation)
-
-
-@pytest.mark.parametrize(("sync", "twin"), [pair for pair in PAIRS if not str(pair.id).endswith("__init__")])
-def test_twins_have_the_same_docstring_with_an_example(sync: object, twin: object) -> None:
-    assert sync.__doc__
-    assert without_await(twin.__doc__ or "") == sync.__doc__
-    assert ">>> " in sync.__doc__
-
-
-@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_twins_differ_in_await_alone(sync: type, twin: type) -> None:
-    def body(kind: type) -> list[str]:
-        tree = ast.parse(Path(inspect.getfile(kind)).read_text())
-        classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name != "Done"]
-        text = without_await("\n".join(map(ast.unparse, classes)))
-        text = text.replace("__aenter__", "__enter__").replace("__aexit__", "__exit__")
-        text = text.replace("__aiter__", "__iter__").replace("__anext__", "__next__")
-        text = re.sub(r"for (\w+) in page:\s+yield \1", "yield from page", text)
-        return text.replace("Tasks of one event loop may share", "Threads may share").splitlines()
-
-    assert body(twin) == body(sync)
+    for name in public_methods(sync):
+        blocking, asynchronous = getattr(sync, name).__doc__, getattr(twin, name).__doc__
+        assert ">>> " in blocking
+        assert not re.search(r"\b(await|async)\b", blocking)
+        assert re.search(r"\b(await|async)\b", asynchronous)
 
 
 SERVICES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from recollect import Client, RecollectError
 from recollect_server.services.upkeep.recovery import Recovered
-from recollect_server.storage.points import POINTS
+from recollect_server.storage.failpoints import FAILPOINTS
 
 from tests.channels.conftest import Post, home
 from tests.conftest import Start
@@ -236,5 +236,5 @@ def test_a_server_that_is_killed_at_delete_forgotten_knows_the_next_time_what_wa
 
 
 def test_every_point_is_killed_by_a_test() -> None:
-    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(POINTS)
+    assert {kill.point for kill in SERVING + STARTING} | OF_THEIR_OWN | OF_THIRD_PARTIES == set(FAILPOINTS)
     assert all(f"at_{point.replace('.', '_')}_" in "".join(globals()) for point in OF_THEIR_OWN)

@@ -12,7 +12,7 @@ from recollect_server.settings import Settings
 
 
 def main() -> None:
-    """Receives until standard input ends, or a point kills it (see `storage.points`)."""
+    """Receives until standard input ends, or a point kills it (see `storage.failpoints`)."""
     running = app.start(Settings.load(None, {"listen": "127.0.0.1:0", "data_dir": Path(sys.argv[1])}))
     sys.stdout.write("ready\n")
     sys.stdout.flush()

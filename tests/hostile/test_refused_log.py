@@ -31,7 +31,18 @@ def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[byt
     """A server of its own with these standard streams, at a Unix socket: what it prints may go nowhere."""
     folder.mkdir(exist_ok=True)
     socket = folder / "s"
-    flags = ["--listen", f"unix:{socket}", "--data-dir", str(folder / "data"), "--shutdown-grace", "5m", "--log-format", "json"]
+    flags = [
+        "--listen",
+        f"unix:{socket}",
+        "--data-dir",
+        str(folder / "data"),
+        "--shutdown-grace",
+        "5m",
+        "--log-format",
+        "json",
+        "--slow-call",
+        "0s",
+    ]
     with subprocess.Popen([sys.executable, "-m", "recollect_server", "serve", *flags], **streams) as process:
         until(lambda: process.poll() is not None or socket.exists(), 60)
         service = Service(f"unix:{socket}")

@@ -1,9 +1,12 @@
 """The threads of the server: callers that send nothing, or nothing yet, keep none of them."""
 
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -132,6 +135,14 @@ def test_no_more_requests_are_asked_for_than_may_be_there_and_each_call_has_its_
         for call in reversed(silent.calls):  # two that wait unread, then two that were asked for
             call.cancel()
         assert [echo.call(b"one"), echo.call(b"two"), echo.call(b"three")] == [b"one", b"two", b"three"]
+
+
+def test_grpcio_is_pinned_below_the_minor_version_after_the_one_that_these_tests_ran_with() -> None:
+    major, minor, *_ = metadata.version("grpcio").split(".")
+    project = tomllib.loads((Path(__file__).parents[2] / "server/pyproject.toml").read_text())["project"]
+    [pin] = [it for it in project["dependencies"] if it.startswith("grpcio>")]
+    assert pin.endswith(f",<{major}.{int(minor) + 1}")
+    assert pool._is_able()  # else a silent caller would hold a thread
 
 
 def test_a_grpcio_without_those_means_is_served_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:

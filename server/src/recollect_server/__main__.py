@@ -17,7 +17,7 @@ from recollect_server.cli import commands  # noqa: E402 - after the two steps ab
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     commands(prog_name="recollect-server")
 
 

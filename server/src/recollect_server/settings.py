@@ -37,7 +37,7 @@ class WrongSettings(Exception):
 
 
 def duration_text(duration: timedelta) -> str:
-    """A duration as settings have it, in the largest unit that it is a whole number of: `500ms`, `2s`, `10m`, `7d`."""
+    """Return a duration in the largest unit that divides it: `500ms`, `2s`, `10m`, `7d`."""
     milliseconds = duration // timedelta(milliseconds=1)
     units = {unit: round(1000 * seconds) for unit, seconds in _UNITS.items()}
     unit = next((unit for unit in reversed(units) if milliseconds and milliseconds % units[unit] == 0), "ms")
@@ -241,7 +241,12 @@ class Settings(BaseSettings):
     shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
         timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least severe events that are logged; `debug` has a line for every call"
+    )
+    slow_call: Duration = Field(
+        timedelta(seconds=1), description="calls that take longer are logged at `info`, as are failed and administrative ones"
+    )
     log_format: Literal["text", "json"] = Field("text", description="how it is logged")
 
     @field_validator("compaction_keep")
@@ -258,7 +263,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | None, flags: dict[str, Any]) -> "Settings":
-        """The settings in force. Raises WrongSettings, which names each that is wrong."""
+        """Return the settings in force. Raises WrongSettings, which names each wrong one."""
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
         unknown = _unknown_names()
@@ -323,7 +328,9 @@ def _said(error: Any) -> str:
 
 @cache
 def _with_file(config: Path | None) -> type[Settings]:
-    """The settings' class with this YAML file as a source, which is read whenever one is made."""
+    """Return the settings' class with this YAML file as a source, read whenever an instance is
+    made.
+    """
 
     class WithFile(Settings):
         model_config = SettingsConfigDict(env_prefix=_PREFIX, yaml_file=config, extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""The client for asyncio. Each module has a twin of the same name in `_sync`, which differs in `await`.
+"""The client for asyncio. `scripts/unasync.py` generates `_sync` from `_async`.
 
-`recollect` exports its client and nothing else of it; the rest of the package does not import it.
+`recollect` exports its client alone; no other package imports it.
 """

@@ -1,26 +1,21 @@
 """`client.conversations.watch` and `client.external.watch`."""
 
-from collections.abc import AsyncIterator, Awaitable, Generator
+from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import Any, Self
 
-from recollect._async.invoker import Invoker, Stream
+from recollect._async.invoker import Invoker
+from recollect._backends.tasks import Done, Stream
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
 from recollect.errors import ClientClosed, RecollectError
 
 
-class Done(Awaitable[None]):
-    """An awaitable with nothing left to wait for. Not a coroutine: one that nobody awaits would do nothing, and warn."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
-
-
 class Watch(AsyncIterator[Item]):
-    """Live updates, one after the other. When the connection breaks it is made again, and goes on where it was.
+    """Live updates in order. A connection that breaks is made again and goes on where it was.
 
-    It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
+    The iteration ends when the watch or its client is closed. A failure that a new connection
+    cannot mend is raised.
     """
 
     def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
@@ -32,45 +27,49 @@ class Watch(AsyncIterator[Item]):
 
     @property
     def cursor(self) -> str:
-        """The position behind the last update that was yielded: give it to another `watch` to go on there."""
+        """The position after the newest yielded update. Another `watch` with it goes on there."""
         return self._watching.cursor
 
     def close(self) -> Awaitable[None]:
-        """Ends the watch; whoever waits for its next update is told that there is none. A second time does nothing.
+        """End the watch, also for a caller that waits for its next update. Closing again does nothing.
 
         >>> await watch.close()
         """
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
-        return Done()
+        return Done()  # async only
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Item:
         while not self._closed:
-            if (found := self._watching.next()) is not None:
-                return found
+            if (item := self._watching.next()) is not None:
+                return item
             try:
                 if self._stream is None:
-                    self._stream = self._invoker.stream(self._call.method, self._watching.request())
-                response, error = await self._stream.read(), None
+                    request = self._watching.request()
+                    self._stream = self._invoker.stream(self._call.method, request)
+                response, failure = await self._stream.read(), None
             except ClientClosed:
                 break
-            except RecollectError as failed:
-                response, error = None, failed
+            except RecollectError as error:
+                response, failure = None, error
             if response is not None:
                 self._watching.received(response)
             elif not self._closed:
                 self._stream = None
-                await self._invoker.sleep(self._watching.delay_after(error))
+                await self._invoker.sleep(self._watching.delay_after(failure))
         raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         await self.close()

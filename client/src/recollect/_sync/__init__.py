@@ -1,4 +1,5 @@
-"""The client that waits. Each module has a twin of the same name in `_async`, which differs in `await`.
+# Generated from recollect/_async/__init__.py by scripts/unasync.py: edit that one.
+"""The client that blocks. `scripts/unasync.py` generates `_sync` from `_async`.
 
-`recollect` exports its client and nothing else of it; the rest of the package does not import it.
+`recollect` exports its client alone; no other package imports it.
 """

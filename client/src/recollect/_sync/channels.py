@@ -1,3 +1,4 @@
+# Generated from recollect/_async/channels.py by scripts/unasync.py: edit that one.
 """`client.channels`."""
 
 from collections.abc import Iterable

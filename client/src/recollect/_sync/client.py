@@ -1,3 +1,4 @@
+# Generated from recollect/_async/client.py by scripts/unasync.py: edit that one.
 """`recollect.Client`."""
 
 import time

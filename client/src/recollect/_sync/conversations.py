@@ -1,3 +1,4 @@
+# Generated from recollect/_async/conversations.py by scripts/unasync.py: edit that one.
 """`client.conversations`."""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# Generated from recollect/_async/external.py by scripts/unasync.py: edit that one.
 """`client.external`."""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# Generated from recollect/_async/recall.py by scripts/unasync.py: edit that one.
 """`client.recall`."""
 
 from collections.abc import Iterable

@@ -1,19 +1,22 @@
+# Generated from recollect/_async/watch.py by scripts/unasync.py: edit that one.
 """`client.conversations.watch` and `client.external.watch`."""
 
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from recollect._backends.threads import Stream
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
-from recollect._sync.invoker import Invoker, Stream
+from recollect._sync.invoker import Invoker
 from recollect.errors import ClientClosed, RecollectError
 
 
 class Watch(Iterator[Item]):
-    """Live updates, one after the other. When the connection breaks it is made again, and goes on where it was.
+    """Live updates in order. A connection that breaks is made again and goes on where it was.
 
-    It ends when it is closed, or the client is. A failure that connecting again does not mend is raised.
+    The iteration ends when the watch or its client is closed. A failure that a new connection
+    cannot mend is raised.
     """
 
     def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
@@ -25,11 +28,11 @@ class Watch(Iterator[Item]):
 
     @property
     def cursor(self) -> str:
-        """The position behind the last update that was yielded: give it to another `watch` to go on there."""
+        """The position after the newest yielded update. Another `watch` with it goes on there."""
         return self._watching.cursor
 
     def close(self) -> None:
-        """Ends the watch; whoever waits for its next update is told that there is none. A second time does nothing.
+        """End the watch, also for a caller that waits for its next update. Closing again does nothing.
 
         >>> watch.close()
         """
@@ -42,25 +45,31 @@ class Watch(Iterator[Item]):
 
     def __next__(self) -> Item:
         while not self._closed:
-            if (found := self._watching.next()) is not None:
-                return found
+            if (item := self._watching.next()) is not None:
+                return item
             try:
                 if self._stream is None:
-                    self._stream = self._invoker.stream(self._call.method, self._watching.request())
-                response, error = self._stream.read(), None
+                    request = self._watching.request()
+                    self._stream = self._invoker.stream(self._call.method, request)
+                response, failure = self._stream.read(), None
             except ClientClosed:
                 break
-            except RecollectError as failed:
-                response, error = None, failed
+            except RecollectError as error:
+                response, failure = None, error
             if response is not None:
                 self._watching.received(response)
             elif not self._closed:
                 self._stream = None
-                self._invoker.sleep(self._watching.delay_after(error))
+                self._invoker.sleep(self._watching.delay_after(failure))
         raise StopIteration
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()

@@ -20,9 +20,9 @@ from recollect_server.storage.index.note_queue import Waiting
 log = structlog.get_logger("recollect.abbreviator")
 
 _SECONDS = 0.5  # between two looks at the index while nothing waits
-_WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
-_BREATH = 0.003  # seconds that each takes
-_TAKEN = 32  # conversations that are looked up at once
+_WORK_SECONDS = 0.001  # work between two pauses: a fifth of Python's switch interval
+_PAUSE_SECONDS = 0.003
+_BATCH = 32  # conversations looked up at once
 _SPARE_THREADS = 4  # for conversations whose calls hang
 _MAX_LOGGED = 10_000  # failures that are remembered as logged
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
@@ -38,10 +38,14 @@ class Task(Protocol):
         """Those whose last try failed. Raises IndexUnavailable."""
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
-        """Keeps that it failed; `alone` if others may well be written. Raises IndexUnavailable."""
+        """Record a failure; `alone` if other conversations may still succeed. Raises
+        IndexUnavailable.
+        """
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Does it. Raises CannotWrite, ModelUnavailable, StorageUnavailable, IndexUnavailable."""
+        """Write the notes. Raises CannotWrite, ModelUnavailable, StorageUnavailable,
+        IndexUnavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +57,16 @@ class _Work:
     again: bool = False
 
 
-class Breath:
-    """Lets others go first: a writer that calls it often gives Python's global lock away for longer than it holds it."""
+class Throttle:
+    """Throttle of background work: a thread that calls it often releases Python's lock for longer than it holds it."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def __call__(self) -> None:
-        """Waits if the calling thread has worked for a while."""
-        if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORKED:
-            time.sleep(_BREATH)
+        """Pause if the calling thread has worked for a while."""
+        if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORK_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
             self._local.since = time.monotonic()
 
 
@@ -91,7 +95,7 @@ class Abbreviator:
         self._threads = threads
         self._slow = slow
         self._at_work: dict[str, float] = {}
-        """When each conversation that is written about was begun with, in seconds of the monotonic clock."""
+        """Start time of each conversation being written about, in seconds of the monotonic clock."""
         self._paused = False  # until the next sweep
         self._refusals = 0  # one after the other
         self._swept_at: int | None = None
@@ -106,7 +110,7 @@ class Abbreviator:
             loop.start()
 
     def stop(self) -> None:
-        """Ends the threads. One that waits for a model is left behind; it writes nothing any more."""
+        """Stop the threads. One that waits for a model is left behind; it writes nothing any more."""
         self._stopping.set()
         self._model.close()
         until = time.monotonic() + _STOP_SECONDS
@@ -126,7 +130,7 @@ class Abbreviator:
         return 0.0
 
     def _take(self, *, is_spare: bool) -> _Work | None:
-        """The next conversation that nobody works on, or None."""
+        """Return the next conversation that no thread works on, or None."""
         with self._lock:
             if is_spare and len(self._at_work) < self._threads:
                 return None  # the others look at the index
@@ -152,7 +156,7 @@ class Abbreviator:
             return None
 
     def _due(self) -> list[_Work]:
-        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_TAKEN)]
+        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
 
     def _sweep(self, now: int) -> None:
         failed = [_Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()]

@@ -18,7 +18,7 @@ class EmbedderJob:
         self._loop.start()
 
     def stop(self) -> None:
-        """Ends the thread, between two batches if it is at work."""
+        """Stop the thread, between two batches if it is working."""
         self._loop.stopping.set()
         self._embedding.stop()
         self._loop.stop()

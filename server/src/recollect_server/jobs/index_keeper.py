@@ -19,7 +19,7 @@ class IndexKeeper:
         self._loop.start()
 
     def stop(self) -> None:
-        """Ends the thread, between two conversations if it is at work."""
+        """Stop the thread, between two conversations if it is working."""
         self._loop.stop()
 
     def _look(self) -> float:

@@ -1,4 +1,6 @@
-"""How a job runs: a thread of its own, one round after the other until it is stopped, whatever happens in one."""
+"""Loop of a background job: a thread that runs one round after another until stopped, whatever a
+round raises.
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +13,9 @@ _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0  # to the next round after one that fa
 
 
 def unforeseen(job: str, work: Callable[[], None]) -> str:
-    """Does some work of a job. What nobody foresaw is logged whole and named in the answer; empty if all went well."""
+    """Run some work of a job. An unexpected error is logged in full and named in the result; empty
+    if there was none.
+    """
     try:
         work()
     except Exception as error:  # the loop of the jobs: it ends this piece of work, and no thread that nobody would miss
@@ -37,11 +41,11 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=job, daemon=True)
 
     def start(self) -> None:
-        """Starts it. Call it once."""
+        """Start the thread. Call it once."""
         self._thread.start()
 
     def stop(self, seconds: float | None = None) -> None:
-        """Ends it, after the round that it is in; waits that long for that, None: as long as it takes."""
+        """Stop after the current round, and wait up to `seconds` for it (None: without limit)."""
         self.stopping.set()
         self._thread.join(seconds)
 

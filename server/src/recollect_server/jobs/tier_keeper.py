@@ -21,7 +21,7 @@ class TierKeeper:
         self._loop.start()
 
     def stop(self) -> None:
-        """Ends the thread, and writes what waits."""
+        """Stop the thread, and write what is pending."""
         self._loop.stop()
         self._write()
 

@@ -29,7 +29,7 @@ class UpdatePruner:
         self._loop.start()
 
     def stop(self) -> None:
-        """Ends the thread, between two slices if it is at work."""
+        """Stop the thread, between two slices if it is working."""
         self._loop.stop()
 
     def _look(self) -> float:
@@ -41,7 +41,9 @@ class UpdatePruner:
         return self._seconds
 
     def prune(self) -> int:
-        """Takes out what is too old or too much. Returns how many updates that were. Raises IndexUnavailable."""
+        """Delete updates that are too old or too many, and return their number. Raises
+        IndexUnavailable.
+        """
         index = self._space.index
         before = self._space.clock() - self._retention
         pruned = 0

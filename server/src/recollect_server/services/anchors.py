@@ -13,8 +13,8 @@ from recollect_server.domain.anchors import Anchor, history
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.domain.errors import AnchorNotFound, IndexUnavailable, InvalidField, RequestIdReused
 from recollect_server.services.idempotency import key_of
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import RequestKey
 from recollect_server.services.working_context import message_at
 from recollect_server.storage.logs.record import Entry, Stamp
 

@@ -42,15 +42,15 @@ from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
 from recollect_server.services import deletion
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
-from recollect_server.services.space.head import Head, RequestKey, placed
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState, RequestKey, placed
 from recollect_server.services.working_context import turns_of
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import messages_of
 from recollect_server.storage.logs.record import message_fields
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.conversations")
 
@@ -195,7 +195,7 @@ class Conversations:
             empty = fold(None, began)
             assert empty is not None
             check_writable(empty, [message.channel for message in messages])
-            head = Head(empty, 0, 1, None, indexed=True)
+            head = ConversationState(empty, 0, 1, None, indexed=True)
             first = placed(head, self._joined(head, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
             with self._space.locks.hold(conversation_id):
@@ -290,7 +290,7 @@ class Conversations:
         """Records that a summary stands for the turns up to `through` from now on."""
         request = key_of("RecordCompression", request_id, {"id": conversation_id, "through": through, "summary": summary})
 
-        def event(head: Head) -> Content:
+        def event(head: ConversationState) -> Content:
             known = head.conversation
             if not max(1, known.compressed_through) <= through <= known.turn_count:
                 raise InvalidField.of(
@@ -373,8 +373,8 @@ class Conversations:
         deletion.settle_anchors(self._space, conversation_id, number, anchors)
         self._space.logs.begin_delete(conversation_id)
         self._space.forget(conversation_id)
-        self._space.holding.release(conversation_id)
-        self._space.behind.caught_up(conversation_id)
+        self._space.pending.release(conversation_id)
+        self._space.lag.caught_up(conversation_id)
         self._space.routes.forget(conversation_id)
         self._replays.forget(conversation_id)
         return number
@@ -389,16 +389,18 @@ class Conversations:
         self._space.anchors.changed()
         if forgotten:
             removed["vectors"] = forgotten
-        reach("delete.log_emptied")
+        hit("delete.log_emptied")
         if request:
             answer = orjson.dumps({"removed": removed, "time": time}).decode()
             self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
-        reach("delete.remembered")
+        hit("delete.remembered")
         return Receipt(conversation_id, removed, time)
 
     # Inside -------------------------------------------------------------------------------------------------------------
 
-    def _record(self, conversation_id: str, request: RequestKey | None, event: Callable[[Head], Content]) -> Conversation:
+    def _record(
+        self, conversation_id: str, request: RequestKey | None, event: Callable[[ConversationState], Content]
+    ) -> Conversation:
         """Appends one event line; `event` makes it, or refuses, knowing the conversation's end."""
         name = request.id if request else conversation_id
         with self._space.request_locks.hold(name), self._space.locks.hold(conversation_id):
@@ -406,12 +408,12 @@ class Conversations:
             if request and (known := find_known(self._space, request, conversation_id)):
                 return as_it_was(self._space, self._replays, known, head)[1]
             content = event(head)
-            reach("event.begun")
+            hit("event.begun")
             done = self._space.commit(head, [content], request)
-            reach("event.recorded")
+            hit("event.recorded")
             return done.head.conversation
 
-    def _joined(self, head: Head, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
+    def _joined(self, head: ConversationState, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
         """Return the messages with the turns of those that join an earlier one than the newest.
 
         Raises InvalidField for a tool result whose call was not made, or was answered; for a call whose id its turn has; and for a
@@ -444,7 +446,7 @@ class Conversations:
             joined.append(message if turn == newest else replace(message, turn_number=turn))
         return joined
 
-    def _calls_of(self, head: Head, turn: int) -> dict[str, bool]:
+    def _calls_of(self, head: ConversationState, turn: int) -> dict[str, bool]:
         """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
         written = turns_of(self._space, head, turn, turn, is_locked=True).messages
@@ -461,7 +463,7 @@ class _Calls:
     Exact for the turns that are asked for by number, which are read; for other turns what the conversation notes of them.
     """
 
-    def __init__(self, head: Head, read: Callable[[int], dict[str, bool]]) -> None:
+    def __init__(self, head: ConversationState, read: Callable[[int], dict[str, bool]]) -> None:
         self._read = read
         self._noted = head.conversation.open_calls
         self._turns: dict[int, dict[str, bool]] = {}

@@ -19,6 +19,7 @@ import structlog
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
 from recollect_server.services.space.space import Space
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.turns import Spoken
@@ -28,7 +29,6 @@ from recollect_server.storage.logs.lines import contents_of, spoken
 from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import FORGOTTEN, LogStore
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -96,21 +96,21 @@ def finish_delete(
     if hashes := deliveries(logs.raw_deleted(conversation_id)):
         ledger = Ledger(logs, FORGOTTEN)
         forget_deliveries(ledger, hashes)
-        reach("delete.forgotten")
+        hit("delete.forgotten")
         index.forget_deliveries(hashes, ledger.size())
     number = index.removal(conversation_id)
     if number is None and (stored := index.find(conversation_id)) is not None:
         number = stored.number
         removed |= index.begin_removal(number, conversation_id, time)
-        reach("delete.row_removed")
+        hit("delete.row_removed")
     if number is not None:
         removed |= index.remove_history(number, conversation_id)
-        reach("delete.history_removed")
+        hit("delete.history_removed")
         count = _remove_messages(logs, index, conversation_id, number, progress)
         removed |= {"messages": count, "search_terms": count}
         index.purge_words(number)
         index.end_removal(number)
-        reach("delete.words_removed")
+        hit("delete.words_removed")
     removed |= logs.end_delete(conversation_id)
     if not index.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
@@ -146,7 +146,7 @@ def _remove_messages(
     def remove() -> None:
         nonlocal count, size
         index.remove_messages(number, part, mark=mark)
-        reach("delete.part_removed")
+        hit("delete.part_removed")
         count += len(part)
         size = 0
         part.clear()

@@ -18,8 +18,8 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
 from recollect_server.services.space.catching_up import folded, read_unindexed
-from recollect_server.services.space.head import Head, RequestKey
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import START, LogNotFound, Position
@@ -49,7 +49,7 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
         known = _read_known(space, request.id, conversation_id)
     if known is not None and known.hash != request.hash:
         raise RequestIdReused(request.id)
-    if known is not None and space.holding.request(request.id):
+    if known is not None and space.pending.request(request.id):
         raise StorageUnavailable("the transcript cannot be written yet. The messages are held: repeat with the same request_id")
     return known
 
@@ -93,7 +93,9 @@ class Replays:
             self._known.pop(conversation_id, None)
 
 
-def as_it_was(space: Space, replays: Replays, known: KnownRequest, head: Head | None) -> tuple[list[Message], Conversation]:
+def as_it_was(
+    space: Space, replays: Replays, known: KnownRequest, head: ConversationState | None
+) -> tuple[list[Message], Conversation]:
     """The messages that a request wrote, and what was known of the conversation right after.
 
     `head` is the conversation's end, if it is at hand: the newest request, the one most often repeated, is answered from it.

@@ -36,7 +36,7 @@ class Tiers:
         self._waiting: deque[Transition] = deque(maxlen=_WAITING)
         self._hits: Counter[str] = Counter()
         self._flushing = threading.Lock()  # held while moves are written, so that they are written in order
-        space.tails.evicted = self.left_memory
+        space.recent_turns.evicted = self.left_memory
         try:
             before = space.index.last_transitions(_MOST)
         except IndexUnavailable:

@@ -17,8 +17,8 @@ from recollect_server.domain.budget import first_turns, message_tokens, newest_t
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message, Role, reading_order
-from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place, newest_within
 from recollect_server.storage.logs.lines import Line, messages_of
@@ -86,7 +86,7 @@ class WorkingContext:
         return Loaded(conversation, turns, has_more, summary, cut_before)
 
     def _tail(
-        self, head: Head, before_turn: int, before_sequence: int, after_turn: int, limits: Limits
+        self, head: ConversationState, before_turn: int, before_sequence: int, after_turn: int, limits: Limits
     ) -> tuple[Turns, bool, bool]:
         """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
@@ -159,7 +159,7 @@ class _Kept:
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
-def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
+def page_of_turns(space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
     """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
 
     Turns are whole, unless the first alone is larger (see `storage.index.turns.page_of_turns`).
@@ -183,7 +183,7 @@ def page_of_turns(space: Space, head: Head, first: int, last: int, after: int, m
     return Turns(messages, damaged), more
 
 
-def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0, *, is_locked: bool = False) -> Turns:
+def turns_of(space: Space, head: ConversationState, first: int, last: int, max_bytes: int = 0, *, is_locked: bool = False) -> Turns:
     """The messages of the turns from `first` to `last`; of more than `max_bytes` (0: any number) the newest, one at the least.
 
     `is_locked`: the caller holds the conversation's lock.
@@ -205,7 +205,7 @@ def turns_of(space: Space, head: Head, first: int, last: int, max_bytes: int = 0
     return Turns(newest.within(), damaged)
 
 
-def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], max_bytes: int = 0) -> Turns:
+def turns_among(space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0) -> Turns:
     """The messages of these turns, and of those that these lines are of; of more than `max_bytes` (0: any number) the newest.
 
     Turns ascending; lines that are no messages give none.
@@ -222,7 +222,7 @@ def turns_among(space: Space, head: Head, turns: list[int], lines: list[int], ma
     return Turns([message for message in messages if message.turn_number in wanted], damaged)
 
 
-def message_at(space: Space, head: Head, sequence: int) -> Message | None:
+def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
     """The message of a line; None if the line is none. Raises StorageUnavailable."""
     if head.indexed and head.number is not None:
         try:
@@ -235,7 +235,7 @@ def message_at(space: Space, head: Head, sequence: int) -> Message | None:
 
 
 def read_turns(
-    space: Space, head: Head, places: list[Place], first: int | None, last: int | None, *, is_locked: bool = False
+    space: Space, head: ConversationState, places: list[Place], first: int | None, last: int | None, *, is_locked: bool = False
 ) -> Turns:
     """Return the messages at these places, which the index says are all of some turns, and count damaged lines among them.
 
@@ -286,9 +286,9 @@ def _around(space: Space, conversation_id: str, places: list[Place], size: int, 
     return damaged, left_out
 
 
-def _check_taken_in(space: Space, head: Head) -> None:
+def _check_taken_in(space: Space, head: ConversationState) -> None:
     """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
-    if space.behind.has(head.conversation.id):
+    if space.lag.has(head.conversation.id):
         raise IndexUnavailable("the index did not take in the newest lines")
 
 
@@ -309,7 +309,7 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
         return None
 
 
-def _unindexed(space: Space, head: Head) -> Iterator[Line]:
+def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
     """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
     for line in space.logs.read(head.conversation.id):
         if line.sequence > head.lines:
@@ -317,6 +317,6 @@ def _unindexed(space: Space, head: Head) -> Iterator[Line]:
         yield line
 
 
-def _all_messages(space: Space, head: Head) -> tuple[list[Message], int]:
+def _all_messages(space: Space, head: ConversationState) -> tuple[list[Message], int]:
     lines = list(_unindexed(space, head))
     return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

@@ -38,7 +38,8 @@ class Answers:
 
     @contextmanager
     def room(self, context: grpc.ServicerContext) -> Iterator[Callable[[M], M]]:
-        """Takes room for the largest answer. Call what it gives with the answer: its room is kept until the call is over.
+        """Reserve room for the largest answer. Call the yielded function with the answer: its room
+        is kept until the call is over.
 
         Raises TooManyAnswers if there is none for some seconds.
         """
@@ -69,7 +70,7 @@ class Answers:
             self._left -= self.max_bytes
 
     def _keep(self, context: grpc.ServicerContext, size: int) -> int:
-        """Keeps this much room until the call is over. Returns how much is kept."""
+        """Keep this much room until the call is over, and return how much is kept."""
         if size < _SMALL:
             return 0
         with self._changed:
@@ -90,7 +91,9 @@ class Answers:
             self._changed.notify_all()
 
     def fitting(self, items: Iterable[M]) -> tuple[list[M], bool]:
-        """The first of the items that have as many bytes together as an answer may, one at the least, and whether some are left."""
+        """Return the leading items that fit the size of an answer, at least one, and whether some
+        are left.
+        """
         taken: list[M] = []
         size = 0
         for item in items:
@@ -101,7 +104,9 @@ class Answers:
         return taken, False
 
     def cut(self, answer: api.SearchResponse) -> api.SearchResponse:
-        """A search's answer, cut to what an answer may have: its worst hits go first, then its worst results, but for the best."""
+        """Return a search's answer cut to the size limit: its worst hits go first, then its worst
+        results, never the best one.
+        """
         size = answer.ByteSize()
         for found in (answer.hits, answer.results):
             while size > self.max_bytes and len(found) > 1:

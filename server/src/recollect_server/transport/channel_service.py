@@ -25,14 +25,14 @@ class ChannelHandlers:
         self._clock = clock
 
     def Receive(self, request: api.ReceiveRequest, context: grpc.ServicerContext) -> api.ReceiveResponse:
-        """Takes an inbound message."""
+        """Handle an inbound message."""
         checks = Checks()
         sender = check_inbound(checks, request, self._limits, self._clock())
         checks.done()
         return received_to(self._receiving.receive(inbound_from(request, sender)))
 
     def RunCommand(self, request: api.RunCommandRequest, context: grpc.ServicerContext) -> api.RunCommandResponse:
-        """Runs a slash command."""
+        """Run a slash command."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("text", request.text, least=1, most=_MAX_COMMAND)
@@ -44,7 +44,7 @@ class ChannelHandlers:
         return answer
 
     def AddOwnerIdentity(self, request: api.AddOwnerIdentityRequest, context: grpc.ServicerContext) -> api.AddOwnerIdentityResponse:
-        """Adds an owner's address."""
+        """Add an address of the owner."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)
         checks.request_id(request.request_id)
@@ -56,7 +56,7 @@ class ChannelHandlers:
     def RemoveOwnerIdentity(
         self, request: api.RemoveOwnerIdentityRequest, context: grpc.ServicerContext
     ) -> api.RemoveOwnerIdentityResponse:
-        """Removes an owner's address."""
+        """Remove an address of the owner."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)
         checks.request_id(request.request_id)
@@ -67,7 +67,7 @@ class ChannelHandlers:
     def ListOwnerIdentities(
         self, request: api.ListOwnerIdentitiesRequest, context: grpc.ServicerContext
     ) -> api.ListOwnerIdentitiesResponse:
-        """The owner's addresses."""
+        """List the owner's addresses."""
         checks = Checks()
         checks.label("channel", request.channel)
         checks.text("person", request.person, most=MAX_NAME)
@@ -91,7 +91,7 @@ class ChannelHandlers:
         return api.LinkIdentitiesResponse(identities=map(identity_to, linked))
 
     def UnlinkIdentity(self, request: api.UnlinkIdentityRequest, context: grpc.ServicerContext) -> api.UnlinkIdentityResponse:
-        """Takes an address out of its person."""
+        """Unlink an address from its person."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)
         checks.request_id(request.request_id)

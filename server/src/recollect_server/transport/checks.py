@@ -35,7 +35,7 @@ MAX_FILTER = 64
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is too large, in bytes."""
+    """Size limits of messages and batches, in bytes."""
 
     message_bytes: int = 1 << 20
     batch_bytes: int = 8 << 20
@@ -48,43 +48,43 @@ class Checks:
     violations: list[Violation] = field(default_factory=list)
 
     def refuse(self, name: str, description: str) -> None:
-        """Notes that a field is wrong."""
+        """Record that a field is wrong."""
         self.violations.append(Violation(name, description))
 
     def done(self) -> None:
-        """Raises InvalidField if anything was wrong."""
+        """Raise InvalidField if any field was wrong."""
         if self.violations:
             raise InvalidField(*self.violations)
 
     # Texts --------------------------------------------------------------------------------------------------------------
 
     def no_nul(self, name: str, value: str) -> None:
-        """A text without NUL."""
+        """Check a text for NUL."""
         if "\0" in value:
             self.refuse(name, "holds the character NUL")
 
     def text(self, name: str, value: str, *, most: int, least: int = 0) -> None:
-        """A text of `least` to `most` characters without NUL."""
+        """Check that a text has `least` to `most` characters and no NUL."""
         if not least <= len(value) <= most:
             self.refuse(name, f"has {len(value)} characters; {least} to {most} are allowed")
         else:
             self.no_nul(name, value)
 
     def one_line(self, name: str, value: str, *, most: int, least: int = 0) -> None:
-        """A text of `least` to `most` characters on one line, without control characters."""
+        """Check that a text is one line of `least` to `most` characters without control characters."""
         self.text(name, value, most=most, least=least)
         if breaks_line(value.replace("\0", "")):
             self.refuse(name, "has control characters or line ends; a name stands on one line")
 
     def long_text(self, name: str, value: str, most: int) -> None:
-        """A text of at most `most` bytes without NUL."""
+        """Check that a text has at most `most` bytes and no NUL."""
         if (size := len(value.encode())) > most:
             self.refuse(name, f"has {size} bytes; at most {most} are allowed")
         else:
             self.no_nul(name, value)
 
     def said(self, name: str, value: str, most: int) -> None:
-        """The same, and not only white space."""
+        """Check a text like `long_text`, and that it is more than white space."""
         if not value.strip():
             self.refuse(name, "is empty")
         else:
@@ -113,18 +113,18 @@ class Checks:
             self.refuse("request_id", "is not 1 to 128 printable ASCII characters without spaces")
 
     def label(self, name: str, value: str, *, required: bool = False) -> None:
-        """A channel: lower case letters, digits, `_` and `-`."""
+        """Check the name of a channel: lower-case letters, digits, `_` and `-`."""
         if (required or value) and not _LABEL.fullmatch(value):
             expected = "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
             self.refuse(name, f"is not a channel: {expected}")
 
     def kebab(self, name: str, value: str) -> None:
-        """A label in kebab-case."""
+        """Check a label in kebab-case."""
         if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
             self.refuse(name, "is not kebab-case of at most 64 characters")
 
     def anchor_key(self, value: str, *, required: bool = True) -> None:
-        """A key of an anchor."""
+        """Check the key of an anchor."""
         if (required or value) and not _KEY.fullmatch(value):
             self.refuse("key", "is required" if not value else "is not 1 to 64 lower case letters, digits, _, - and .")
 
@@ -136,7 +136,7 @@ class Checks:
     # Lists --------------------------------------------------------------------------------------------------------------
 
     def count(self, name: str, values: Sequence[object], most: int, *, least: int = 0) -> bool:
-        """A list of `least` to `most` entries. Returns whether it is one."""
+        """Check that a list has `least` to `most` entries, and return whether it has."""
         if least <= len(values) <= most:
             return True
         allowed = f"{least} to {most}" if least else f"at most {most}"
@@ -181,7 +181,7 @@ class Checks:
             self.refuse(name, f"is {value}; it must be from 0 to 1")
 
     def moment(self, name: str, value: Timestamp, now: int | None = None) -> None:
-        """A time from 1970 to a day after `now` (None: to the year 9999)."""
+        """Check that a time lies between 1970 and a day after `now` (None: the year 9999)."""
         if not 0 <= value.nanos < 1_000_000_000 or not 0 <= value.seconds < 253_402_300_800:
             self.refuse(name, "is not a time from 1970 to 9999")
         elif value.seconds == 0 and value.nanos < 1_000_000:

@@ -1,4 +1,4 @@
-"""What is asked of addresses, and of what comes in over a channel."""
+"""Checks of addresses and of inbound messages."""
 
 from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
@@ -14,7 +14,9 @@ _MAX_SESSION = 128
 
 
 def check_address(checks: Checks, path: str, channel: str, text: str) -> str:
-    """Checks an address on a channel, the fields `channel` and `identity` behind a path, and returns its normal form."""
+    """Check an address on a channel, the fields `channel` and `identity` under a path, and return
+    its normal form.
+    """
     checks.label(f"{path}channel", channel, required=True)
     checks.text(f"{path}identity", text, least=1, most=MAX_ADDRESS)
     address = normal_address(channel, text)
@@ -24,7 +26,9 @@ def check_address(checks: Checks, path: str, channel: str, text: str) -> str:
 
 
 def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, now: int) -> str:
-    """Checks a message that came in, and returns its sender in normal form. `now` is the server's clock in milliseconds."""
+    """Check an inbound message, and return its sender in normal form. `now` is the server's clock
+    in milliseconds.
+    """
     checks.label("channel", request.channel, required=True)
     checks.text("provider_message_id", request.provider_message_id, least=1, most=_MAX_ID)
     checks.text("sender", request.sender, most=MAX_ADDRESS)

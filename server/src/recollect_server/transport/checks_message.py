@@ -1,4 +1,4 @@
-"""What is asked of messages that are to be appended."""
+"""Checks of messages to be appended."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a text is one match, so
 
 
 def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, now: int, *, least: int = 1) -> None:
-    """Checks a batch to append; `now` is the server's clock in milliseconds."""
+    """Check a batch to append. `now` is the server's clock in milliseconds."""
     if not checks.count("messages", values, _MAX_MESSAGES, least=least):
         return
     # Agents' frameworks put an empty message of the assistant beside its tool calls or their results.
@@ -43,7 +43,7 @@ def check_messages(checks: Checks, values: Sequence[Message], limits: Limits, no
 
 
 def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -> None:
-    """Checks the files that came with a message."""
+    """Check the attachments of a message."""
     if not checks.count(name, values, _MAX_ATTACHMENTS):
         return
     for index, attachment in enumerate(values):
@@ -53,7 +53,9 @@ def check_attachments(checks: Checks, name: str, values: Sequence[Attachment]) -
 
 
 def _check_message(checks: Checks, name: str, value: Message, now: int, *, may_be_empty: bool) -> None:
-    """Runs for every message that is stored: what is unset or right is not named."""
+    """Check one message of a batch. It runs for every stored message, so valid and unset fields
+    cost no name.
+    """
     role = value.role
     if role not in _ROLES:
         checks.refuse(f"{name}.role", "is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL")
@@ -126,7 +128,7 @@ def _check_metadata(checks: Checks, name: str, value: Struct) -> None:
 
 
 def _depth(json: str) -> int:
-    """How many levels of objects and lists a JSON text has."""
+    """Return how many levels of objects and lists a JSON text has."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(json):
         depth += 1 if bracket in "[{" else -1 if bracket in "]}" else 0

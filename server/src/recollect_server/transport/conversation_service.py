@@ -109,7 +109,7 @@ class ConversationHandlers:
         return answer
 
     def Get(self, request: api.GetRequest, context: grpc.ServicerContext) -> api.GetResponse:
-        """What is known of a conversation."""
+        """Return a conversation."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.done()
@@ -118,7 +118,7 @@ class ConversationHandlers:
         return api.GetResponse(conversation=conversation_to(conversation, failures.get(request.conversation_id, "")))
 
     def List(self, request: api.ListRequest, context: grpc.ServicerContext) -> api.ListResponse:
-        """A page of conversations."""
+        """Return a page of conversations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
         checks.channels("channels", request.channels)
@@ -147,7 +147,7 @@ class ConversationHandlers:
         )
 
     def Load(self, request: api.LoadRequest, context: grpc.ServicerContext) -> api.LoadResponse:
-        """The newest turns of a conversation."""
+        """Return the newest turns of a conversation."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.label("channel", request.channel, required=not request.conversation_id)
@@ -172,7 +172,7 @@ class ConversationHandlers:
             return keep(answer)
 
     def AppendTurn(self, request: api.AppendTurnRequest, context: grpc.ServicerContext) -> api.AppendTurnResponse:
-        """Appends messages, all or none."""
+        """Append messages, all or none."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.request_id(request.request_id)
@@ -204,7 +204,7 @@ class ConversationHandlers:
         return answer
 
     def StreamUpdates(self, request: api.StreamUpdatesRequest, context: grpc.ServicerContext, send: Send) -> None:
-        """Opens a stream of live updates."""
+        """Open a stream of live updates."""
         checks = Checks()
         checks.count("conversation_ids", request.conversation_ids, _MAX_CONVERSATIONS)
         for index, name in enumerate(request.conversation_ids[:_MAX_CONVERSATIONS]):
@@ -221,7 +221,7 @@ class ConversationHandlers:
         self._streams.open(self._live, subscribe, batch, context, send, resumed=bool(request.cursor))
 
     def PublishDelta(self, request: api.PublishDeltaRequest, context: grpc.ServicerContext) -> api.PublishDeltaResponse:
-        """Passes on more text of an unfinished answer."""
+        """Publish more text of an unfinished answer."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("draft_id", request.draft_id, least=1, most=_MAX_NAME)
@@ -278,7 +278,7 @@ class ConversationHandlers:
         return api.RenameResponse(conversation=conversation_to(conversation))
 
     def SetModel(self, request: api.SetModelRequest, context: grpc.ServicerContext) -> api.SetModelResponse:
-        """Sets the model that answers."""
+        """Set the model that answers."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.text("model", request.model, most=_MAX_NAME)
@@ -293,7 +293,7 @@ class ConversationHandlers:
     def RecordCompression(
         self, request: api.RecordCompressionRequest, context: grpc.ServicerContext
     ) -> api.RecordCompressionResponse:
-        """Records a compression."""
+        """Record a compression."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         if request.compressed_through < 1:
@@ -309,7 +309,7 @@ class ConversationHandlers:
     def RecordAbbreviation(
         self, request: api.RecordAbbreviationRequest, context: grpc.ServicerContext
     ) -> api.RecordAbbreviationResponse:
-        """Records notes that the caller wrote."""
+        """Record notes that the caller wrote."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.said("text", request.text, _MAX_ABBREVIATION)
@@ -356,7 +356,7 @@ class ConversationHandlers:
         return api.RegenerateNotesResponse(queued=queued, kept=kept)
 
     def Delete(self, request: api.DeleteRequest, context: grpc.ServicerContext) -> api.DeleteResponse:
-        """Removes a conversation for good."""
+        """Delete a conversation for good."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         if request.anchors not in api.AnchorDisposition.values():
@@ -386,7 +386,9 @@ def _record_of(request: api.RenameRequest | api.RecordAbbreviationRequest, other
 
 
 def _check_choice(checks: Checks, request: api.StreamUpdatesRequest) -> None:
-    """Checks what a snapshot is to load and to list: what the filters leave out would never change."""
+    """Check which conversations a snapshot loads and lists; the filters of the stream must not
+    exclude them.
+    """
     checks.label("load_channel", request.load_channel)
     checks.conversation_id("load_conversation_id", request.load_conversation_id, required=False)
     checks.channels("list_channels", request.list_channels)

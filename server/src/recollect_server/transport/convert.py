@@ -1,4 +1,7 @@
-"""What services share, from messages of the contract to the house's types and back. Everything that comes in was checked before.
+"""Conversions between messages of the contract and domain types that several services share. Input
+was checked before.
+
+Conversions for one service alone are in `convert_channel`, `convert_external` and `convert_recall`.
 
 What one service alone has is in `convert_channel`, `convert_external` and `convert_recall`.
 """
@@ -25,17 +28,17 @@ ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
 def milliseconds(moment: Timestamp) -> int:
-    """A moment in milliseconds since 1970."""
+    """Return a moment in milliseconds since 1970."""
     return moment.seconds * 1000 + moment.nanos // 1_000_000
 
 
 def optional_milliseconds(owner: Any, name: str) -> int | None:
-    """The moment in a field of a message; None if it is unset."""
+    """Return the moment in a field of a message, in milliseconds; None if it is unset."""
     return milliseconds(getattr(owner, name)) if owner.HasField(name) else None
 
 
 def timestamp(time: int) -> Timestamp:
-    """The moment as the contract has it."""
+    """Return a time in milliseconds as a protobuf timestamp."""
     return Timestamp(seconds=time // 1000, nanos=time % 1000 * 1_000_000)
 
 
@@ -44,12 +47,12 @@ def _set_moment(value: Timestamp, time: int) -> None:
 
 
 def party_from(value: conversation_pb2.Party) -> Party:
-    """A party that came in."""
+    """Return the domain type of a party."""
     return Party(value.contact, value.group_id, value.thread_id, value.subject, display_name(value.contact_name))
 
 
 def message_from(value: message_pb2.Message) -> Message:
-    """A message that came in, without sequence and turn number."""
+    """Return the domain type of a message, without sequence and turn number."""
     return Message(
         role=_ROLES[value.role],
         content=value.content,
@@ -68,19 +71,21 @@ def message_from(value: message_pb2.Message) -> Message:
 
 
 def attachments_from(values: Iterable[message_pb2.Attachment]) -> tuple[Attachment, ...]:
-    """References to files that came in."""
+    """Return the domain types of attachments."""
     return tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in values)
 
 
 def message_to(message: Message) -> message_pb2.Message:
-    """A stored message as it goes out."""
+    """Return a stored message as a message of the contract."""
     value = message_pb2.Message()
     fill_message(value, message)
     return value
 
 
 def fill_message(value: message_pb2.Message, message: Message) -> None:
-    """The same, into an empty message that is part of an answer already: what is unset costs nothing, and nothing is copied."""
+    """Fill an empty message inside an answer with a stored message. Unset fields cost nothing, and
+    nothing is copied.
+    """
     value.sequence = message.sequence
     value.turn_number = message.turn_number
     value.role = ROLE_NUMBERS[message.role]
@@ -110,7 +115,7 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
 
 
 def conversation_to(conversation: Conversation, notes_failure: str = "") -> conversation_pb2.Conversation:
-    """A conversation as it goes out."""
+    """Return a conversation as a message of the contract."""
     value = conversation_pb2.Conversation()
     fill_conversation(value, conversation)
     if notes_failure:
@@ -119,7 +124,9 @@ def conversation_to(conversation: Conversation, notes_failure: str = "") -> conv
 
 
 def fill_conversation(value: conversation_pb2.Conversation, conversation: Conversation) -> None:
-    """The same, into an empty message that is part of an answer already: what is unset costs nothing, and nothing is copied."""
+    """Fill an empty message inside an answer with a conversation. Unset fields cost nothing, and
+    nothing is copied.
+    """
     value.id = conversation.id
     value.channel = conversation.channel
     if conversation.title:

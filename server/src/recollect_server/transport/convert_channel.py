@@ -1,4 +1,6 @@
-"""What comes in over a channel to the house's types; what became of it, and owners' identities, as they go out."""
+"""Conversions for channels: inbound messages to domain types; their outcomes and owners' identities
+to the contract.
+"""
 
 from recollect.v1 import channel_pb2
 from recollect.v1 import channel_service_pb2 as api
@@ -14,7 +16,7 @@ from recollect_server.transport.convert_external import communication_to, escala
 
 
 def inbound_from(request: api.ReceiveRequest, sender: str) -> Inbound:
-    """A message of a channel that came in, of a sender in normal form."""
+    """Return the domain type of an inbound message, whose sender is given in normal form."""
     return Inbound(
         request.channel,
         request.provider_message_id,
@@ -45,7 +47,7 @@ def _origin_from(request: api.ReceiveRequest) -> Origin | None:
 
 
 def received_to(received: Received) -> api.ReceiveResponse:
-    """What became of a message, as it goes out."""
+    """Return the outcome of an inbound message as a response."""
     answer = api.ReceiveResponse(duplicate=received.duplicate)
     match received.outcome:
         case Stored(conversation=conversation, messages=messages):
@@ -69,5 +71,5 @@ def received_to(received: Received) -> api.ReceiveResponse:
 
 
 def identity_to(identity: Identity) -> channel_pb2.OwnerIdentity:
-    """An owner's identity as it goes out."""
+    """Return an owner's identity as a message of the contract."""
     return channel_pb2.OwnerIdentity(channel=identity.channel, identity=identity.address, person=identity.person)

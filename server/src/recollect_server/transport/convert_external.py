@@ -17,7 +17,7 @@ _DIRECTIONS = {Direction.INBOUND: pb.DIRECTION_INBOUND, Direction.OUTBOUND: pb.D
 
 
 def communication_to(communication: Communication) -> pb.ExternalCommunication:
-    """A communication as it goes out."""
+    """Return a communication as a message of the contract."""
     return pb.ExternalCommunication(
         id=communication.id,
         channel=communication.channel,
@@ -35,7 +35,7 @@ def communication_to(communication: Communication) -> pb.ExternalCommunication:
 
 
 def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
-    """A message as it goes out."""
+    """Return a message of a communication as a message of the contract."""
     value = pb.ExternalMessage(
         sequence=message.sequence,
         direction=_DIRECTIONS[message.direction],
@@ -58,7 +58,7 @@ def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
 
 
 def match_to(match: Match) -> pb.CommunicationMatch:
-    """A message that a search found, as it goes out."""
+    """Return a search hit as a message of the contract."""
     return pb.CommunicationMatch(
         communication=communication_to(match.communication),
         sequence=match.message.sequence,
@@ -70,7 +70,7 @@ def match_to(match: Match) -> pb.CommunicationMatch:
 
 
 def escalation_to(escalation: Escalation) -> pb.Escalation:
-    """An escalation as it goes out."""
+    """Return an escalation as a message of the contract."""
     resolved = escalation.resolve_time
     return pb.Escalation(
         id=escalation.id,

@@ -1,4 +1,4 @@
-"""What is found again, anchors, contexts and tiers, as they go out."""
+"""Conversions of search results, anchors, contexts and tiers to the contract."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from recollect_server.transport.convert_external import TRUST_NUMBERS, external_
 
 
 def answer_to(answer: Answer) -> api.SearchResponse:
-    """What a search found, as it goes out."""
+    """Return the result of a search as a response."""
     return api.SearchResponse(
         results=[_result_to(result) for result in answer.results],
         hits=[_hit_to(hit) for hit in answer.hits],
@@ -25,7 +25,7 @@ def answer_to(answer: Answer) -> api.SearchResponse:
 
 
 def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
-    """An anchor as it goes out."""
+    """Return an anchor as a message of the contract."""
     value = anchor_pb2.Anchor(
         key=anchor.key, value=anchor.value, confidence=anchor.confidence, create_time=timestamp(anchor.create_time)
     )
@@ -79,7 +79,9 @@ def _degraded_to(degraded: Mapping[str, str]) -> list[recall_pb2.DegradedLeg]:
 
 
 def context_to(context: Context) -> api.BuildContextResponse:
-    """A context, with what was left out of it: of much that was, the first, and the tier's note says how much."""
+    """Return a context as a response. Of many dropped messages it names the first; the tier's note
+    has their number.
+    """
     answer = api.BuildContextResponse(
         anchors=[anchor_to(anchor) for anchor in context.anchors],
         compression_summary=context.summary,
@@ -115,7 +117,7 @@ def context_to(context: Context) -> api.BuildContextResponse:
 
 
 def transition_to(it: Transition) -> context_pb2.TierTransition:
-    """A move between tiers."""
+    """Return a move between tiers as a message of the contract."""
     return context_pb2.TierTransition(
         conversation_id=it.conversation_id,
         from_tier=context_pb2.ContextTier.ValueType(it.from_tier),

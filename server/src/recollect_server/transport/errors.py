@@ -16,7 +16,7 @@ DOMAIN = "recollect"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an error is to a caller."""
+    """Row of the table from errors to gRPC codes."""
 
     code: StatusCode
     reason: "reasons.ErrorReason.ValueType | None"
@@ -54,7 +54,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
 
 
 def status_of(error: errors.RecollectError) -> status_pb2.Status:
-    """The status that a caller gets for an error of the house."""
+    """Return the status for an error of the domain."""
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     details: list[ProtoMessage] = []
     if row.reason is not None:
@@ -69,7 +69,7 @@ def status_of(error: errors.RecollectError) -> status_pb2.Status:
 
 
 def malformed(description: str, field: str) -> status_pb2.Status:
-    """The status for bytes that are not a message of the contract; `field` is empty where it cannot be told."""
+    """Return the status for bytes that cannot be parsed; `field` is empty if it is not known."""
     details: list[ProtoMessage] = [_info(reasons.ERROR_REASON_MALFORMED_REQUEST)]
     if field:
         details.append(_bad_request([(field, description)]))
@@ -77,7 +77,7 @@ def malformed(description: str, field: str) -> status_pb2.Status:
 
 
 def internal(log_id: str) -> status_pb2.Status:
-    """The status for a fault of the server: it says where to look, and nothing else."""
+    """Return the status for a fault of the server: it names the entry in the log, and nothing else."""
     info = _info(reasons.ERROR_REASON_INTERNAL, {"log_id": log_id})
     return _status(StatusCode.INTERNAL, "a fault of the server; its log says more", [info])
 

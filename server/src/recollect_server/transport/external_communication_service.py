@@ -48,7 +48,7 @@ class ExternalCommunicationHandlers:
     def ListCommunications(
         self, request: api.ListCommunicationsRequest, context: grpc.ServicerContext
     ) -> api.ListCommunicationsResponse:
-        """A page of communications."""
+        """Return a page of communications."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
         checks.text("party", request.party, most=MAX_ADDRESS)
@@ -63,7 +63,7 @@ class ExternalCommunicationHandlers:
         return api.ListCommunicationsResponse(communications=fitting, next_page_token=token_of(request, following))
 
     def GetCommunication(self, request: api.GetCommunicationRequest, context: grpc.ServicerContext) -> api.GetCommunicationResponse:
-        """A communication with a page of its messages."""
+        """Return a communication with a page of its messages."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
         checks.not_negative("page_size", request.page_size)
@@ -83,7 +83,7 @@ class ExternalCommunicationHandlers:
     def SearchCommunications(
         self, request: api.SearchCommunicationsRequest, context: grpc.ServicerContext
     ) -> api.SearchCommunicationsResponse:
-        """The messages that fit some words best."""
+        """Return the messages that match a query best."""
         deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
@@ -108,7 +108,7 @@ class ExternalCommunicationHandlers:
         return api.SearchCommunicationsResponse(matches=map(match_to, matches), total_matches=total)
 
     def RegisterContact(self, request: api.RegisterContactRequest, context: grpc.ServicerContext) -> api.RegisterContactResponse:
-        """Sets how far a party is trusted that may not have written yet."""
+        """Set the trust in a party that may not have written yet."""
         checks = Checks()
         checks.label("channel", request.channel, required=True)
         if request.channel in OWNERS_ALONE:
@@ -122,7 +122,7 @@ class ExternalCommunicationHandlers:
         return api.RegisterContactResponse(communication=communication_to(communication))
 
     def SetTrust(self, request: api.SetTrustRequest, context: grpc.ServicerContext) -> api.SetTrustResponse:
-        """Sets how far a party is trusted."""
+        """Set the trust in a party."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
         trust, scopes = _trust_from(checks, request)
@@ -130,7 +130,7 @@ class ExternalCommunicationHandlers:
         return api.SetTrustResponse(communication=communication_to(communication))
 
     def RecordReply(self, request: api.RecordReplyRequest, context: grpc.ServicerContext) -> api.RecordReplyResponse:
-        """Records a reply."""
+        """Record a reply."""
         checks = Checks()
         checks.communication_id("communication_id", request.communication_id)
         checks.said("text", request.text, self._limits.message_bytes)
@@ -144,7 +144,7 @@ class ExternalCommunicationHandlers:
         return api.RecordReplyResponse(communication=communication_to(communication), message=external_message_to(reply))
 
     def ListEscalations(self, request: api.ListEscalationsRequest, context: grpc.ServicerContext) -> api.ListEscalationsResponse:
-        """A page of escalations."""
+        """Return a page of escalations."""
         checks = Checks()
         checks.not_negative("page_size", request.page_size)
         checks.communication_id("communication_id", request.communication_id, required=False)
@@ -160,7 +160,7 @@ class ExternalCommunicationHandlers:
     def ResolveEscalation(
         self, request: api.ResolveEscalationRequest, context: grpc.ServicerContext
     ) -> api.ResolveEscalationResponse:
-        """Records the owner's answer."""
+        """Record the owner's answer."""
         checks = Checks()
         checks.escalation_id("escalation_id", request.escalation_id)
         checks.said("answer", request.answer, _MAX_ANSWER)
@@ -172,7 +172,7 @@ class ExternalCommunicationHandlers:
     def StreamCommunicationUpdates(
         self, request: api.StreamCommunicationUpdatesRequest, context: grpc.ServicerContext, send: Send
     ) -> None:
-        """Opens a stream of what happens."""
+        """Open a stream of communication updates."""
         subscribe = partial(self._live.subscribe, request.cursor)
         self._streams.open(self._live, subscribe, 1, context, send, resumed=bool(request.cursor))
 

@@ -1,11 +1,14 @@
-"""The door around every handler: reads the request, runs the handler, turns what went wrong into a status, logs one line.
+"""Wrappers around every handler: parse the request, run the handler, map errors to a status, log the call.
 
-The line names the method, the code, the milliseconds and the conversation or communication; never what was said.
+The log line names the method, the code, the milliseconds and the conversation or communication, never a text. It is `info` for
+calls that fail, take long or administer the server (`CallLog`), and `debug` for all others.
 """
 
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from logging import DEBUG
 from typing import Any, cast
 
 import grpc
@@ -31,6 +34,47 @@ Send = Callable[[bytes | None], None]
 StreamHandler = Callable[[Any, grpc.ServicerContext, Send], None]
 
 
+ADMINISTRATIVE = frozenset(
+    {
+        "ConversationService.Delete",
+        "ConversationService.RegenerateNotes",
+        "RecallService.DeleteAnchor",
+        "ChannelService.AddOwnerIdentity",
+        "ChannelService.RemoveOwnerIdentity",
+        "ChannelService.LinkIdentities",
+        "ChannelService.UnlinkIdentity",
+        "ExternalCommunicationService.RegisterContact",
+        "ExternalCommunicationService.SetTrust",
+    }
+)
+"""Calls that delete data or change who is trusted: each has a line in the log at `info`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLog:
+    """The rule for which calls are logged at `info`."""
+
+    slow: float = 1.0
+    """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
+    quiet: bool = False
+    """True to log every call at `debug`: health checks and reflection."""
+
+    def write(
+        self,
+        method: str,
+        request: "ProtoMessage | Malformed",
+        answer: ProtoMessage | None,
+        failed: status_pb2.Status | None,
+        seconds: float,
+    ) -> None:
+        """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
+        is_notable = failed is not None or seconds > self.slow or method in ADMINISTRATIVE
+        if is_notable and not self.quiet:
+            log.info("call", **_fields(method, request, answer, failed, seconds))
+        elif log.is_enabled_for(DEBUG):  # the fields cost more than the check
+            log.debug("call", **_fields(method, request, answer, failed, seconds))
+
+
 class Malformed:
     """Bytes that are not the message expected. Reading them must not raise: grpcio would answer without a reason."""
 
@@ -52,10 +96,9 @@ def unary(
     request_type: type[ProtoMessage],
     handler: Handler,
     pool: ThreadPoolExecutor,
-    *,
-    quiet: bool = False,
+    calls: CallLog,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a unary method, within the door, run by the pool. `quiet`: its line in the log is for debugging alone."""
+    """Return the handler of a unary method, wrapped and run by the pool."""
     name = f"{method.containing_service.name}.{method.name}"
     reads = method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS
 
@@ -67,7 +110,7 @@ def unary(
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext) -> ProtoMessage:
         began = time.perf_counter()
         answer, failed = _run(name, run, request, context)
-        _log(name, request, answer, failed, time.perf_counter() - began, quiet=quiet)
+        calls.write(name, request, answer, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
@@ -83,20 +126,18 @@ def streaming(
     request_type: type[ProtoMessage],
     handler: StreamHandler,
     pool: ThreadPoolExecutor,
-    *,
-    quiet: bool = False,
+    calls: CallLog,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler of a streaming method, within the door. It opens the stream and returns: no thread waits for the stream.
+    """Return the handler of a streaming method, wrapped. It opens the stream and returns: no thread waits for the stream.
 
-    What is sent is bytes already. Where callers stream too, the handler gets an iterator of bytes for the request. `quiet` is as in
-    `unary`.
+    The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes for the request.
     """
     name = f"{method.containing_service.name}.{method.name}"
 
     def call(request: ProtoMessage | Malformed, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
         _, failed = _run(name, lambda request, context: handler(request, context, send), request, context)
-        _log(name, request, None, failed, time.perf_counter() - began, quiet=quiet)
+        calls.write(name, request, None, failed, time.perf_counter() - began)
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
@@ -122,21 +163,16 @@ def _run(
         return None, internal(log_id)
 
 
-def _log(
-    name: str,
+def _fields(
+    method: str,
     request: ProtoMessage | Malformed,
     answer: ProtoMessage | None,
     failed: status_pb2.Status | None,
     seconds: float,
-    *,
-    quiet: bool,
-) -> None:
+) -> dict[str, Any]:
+    """Return the fields of a call's line."""
     code = "OK" if failed is None else _CODES[failed.code]
-    fields: dict[str, Any] = {
-        "method": name,
-        "code": code,
-        "ms": int(seconds * 100_000) / 100,
-    }  # `round` takes thirty times as long
+    fields: dict[str, Any] = {"method": method, "code": code, "ms": int(seconds * 100_000) / 100}
     conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
     if conversation:
         fields["conversation"] = conversation[:64]
@@ -144,15 +180,15 @@ def _log(
         fields["communication"] = communication[:64]
     if failed is not None:
         fields["reason"] = failed.message[:300]
-    (log.debug if quiet else log.info)("call", **fields)
+    return fields
 
 
 def _conversation_of(answer: ProtoMessage | None) -> str:
-    """The conversation that an answer has, or that a part of it has."""
+    """Return the id of the conversation in an answer, or in a part of it; empty if there is none."""
     for name in ("conversation", "command_reply"):
         part: Any = getattr(answer, name, None)
-        if found := getattr(part, "id", "") or getattr(getattr(part, "conversation", None), "id", ""):
-            return str(found)
+        if conversation_id := getattr(part, "id", "") or getattr(getattr(part, "conversation", None), "id", ""):
+            return str(conversation_id)
     return ""
 
 
@@ -170,7 +206,7 @@ def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage 
 
 
 def _what_is_wrong(data: bytes, expected: Descriptor, error: DecodeError) -> tuple[str, str]:
-    """What is wrong with bytes that could not be read, and the path of the field where it can be told."""
+    """Return the error of bytes that could not be parsed, and the path of the field if it is known."""
     if field := first_not_utf8(data, expected):
         return "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)", field
     return f"the request is not a {expected.name}: {error}", ""

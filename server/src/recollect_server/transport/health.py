@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2 as pb
 
 from recollect_server.domain.errors import NothingNamed
-from recollect_server.transport.handling import Send, streaming, unary
+from recollect_server.transport.handling import CallLog, Send, streaming, unary
 from recollect_server.transport.held import HeldStream, HeldStreams
 
 log = structlog.get_logger("recollect.health")
@@ -34,6 +34,7 @@ DEGRADED = "recollect-degraded"
 Degraded = Callable[[], Mapping[str, str]]
 """Returns why each part of a service is degraded, by its name; an empty reason for one that is not."""
 
+_CALLS = CallLog(quiet=True)
 _LOOK_SECONDS = 0.5  # between two looks at the parts, for those who watch
 _REASON_LENGTH = 300
 
@@ -73,21 +74,21 @@ class Health:
         """Return the methods of the service; `pool` runs them."""
         methods: dict[str, MethodDescriptor] = {method.name: method for method in SERVICE.methods}
         handlers = {
-            "Check": unary(methods["Check"], pb.HealthCheckRequest, self._check, pool, quiet=True),
-            "Watch": streaming(methods["Watch"], pb.HealthCheckRequest, self._watch, pool, quiet=True),
+            "Check": unary(methods["Check"], pb.HealthCheckRequest, self._check, pool, _CALLS),
+            "Watch": streaming(methods["Watch"], pb.HealthCheckRequest, self._watch, pool, _CALLS),
         }
         if (method := methods.get("List")) is not None:  # older versions of the service have none
-            handlers["List"] = unary(method, GetMessageClass(method.input_type), self._list, pool, quiet=True)
+            handlers["List"] = unary(method, GetMessageClass(method.input_type), self._list, pool, _CALLS)
         return handlers
 
     def serve(self) -> None:
-        """The server takes calls from here on."""
+        """Report SERVING from now on."""
         self._set(dict.fromkeys(self._names, pb.HealthCheckResponse.SERVING))
         self._look()
         self._follower.start()
 
     def leave(self) -> None:
-        """The server takes no new calls from here on: everything is NOT_SERVING."""
+        """Report NOT_SERVING for everything from now on: the server takes no new calls."""
         with self._guard:
             self._stopping.set()
         if self._follower.ident is not None:

@@ -36,7 +36,7 @@ class HeldStream(ABC):
         self.over = False
         """The call is over, or about to be: nothing is sent any more."""
         self.ending: status_pb2.Status | None = None
-        """How the call ends once nothing is left to be sent."""
+        """Status that ends the call once everything is sent; None while it is open."""
 
     @abstractmethod
     def next(self) -> bytes | None:

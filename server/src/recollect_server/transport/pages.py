@@ -13,12 +13,12 @@ _USUAL, _MOST = 50, 500
 
 
 def page_size(asked: int) -> int:
-    """How many are answered at the most."""
+    """Return the size of a page, limited to the maximum."""
     return min(asked or _USUAL, _MOST)
 
 
 def token_of(request: ProtoMessage, place: Place | None) -> str:
-    """The token for the page behind a place; empty for none."""
+    """Return the token for the page after a place; empty for none."""
     if place is None:
         return ""
     text = f"{place[0]}.{place[1]}.{_seal(request, place)}"
@@ -26,7 +26,7 @@ def token_of(request: ProtoMessage, place: Place | None) -> str:
 
 
 def place_of(request: ProtoMessage, token: str) -> Place | None:
-    """The place that a token names; None without one. Raises InvalidPageToken."""
+    """Return the place that a token names; None without one. Raises InvalidPageToken."""
     if not token:
         return None
     try:
@@ -41,7 +41,9 @@ def place_of(request: ProtoMessage, token: str) -> Place | None:
 
 
 def _seal(request: ProtoMessage, place: Place) -> str:
-    """A hash of the request and the place: of the method's name and its filters, not of the page."""
+    """Return a hash of the request and the place: of the method's name and its filters, not of the
+    page size.
+    """
     bare = type(request)()
     bare.CopyFrom(request)
     for name in ("page_token", "page_size"):

@@ -1,8 +1,9 @@
-"""The threads that run handlers. A call takes one only when its request is there.
+"""Threads that run handlers. A call takes one only once its request has arrived.
 
 grpcio gives a call a thread as soon as it begins, and that thread waits for the request: a caller that is slow to send, or sends
-nothing, holds it, and a few such callers hold all. So the request is asked for here, by the same means as grpcio's own, and the
-call waits for it without a thread. These means are private to grpcio: one that has them no more gets threads as it asks for them.
+nothing, holds it, and a few such callers hold all. So this pool receives the request by grpcio's own private functions, and the
+call waits for it without a thread. The server's package pins grpcio below the next minor version, and a test fails when the
+pinned one lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio asks for them.
 """
 
 import threading
@@ -21,10 +22,10 @@ _MEANS = ("_CLOSED", "_RECEIVE_MESSAGE_TOKEN", "_abort", "_is_rpc_state_active",
 
 
 class CallPool(ThreadPoolExecutor):
-    """Some threads for the handlers of a server."""
+    """Thread pool for the handlers of a server."""
 
     def __init__(self, threads: int, name: str, ahead: int = _AHEAD) -> None:
-        """`ahead`: how many requests are asked for before a thread is free. The calls behind them wait unread."""
+        """Start with no thread. `ahead` requests are received before a thread is free; the calls behind them wait unread."""
         super().__init__(threads, thread_name_prefix=name)
         self._able = _is_able()
         self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
@@ -32,7 +33,7 @@ class CallPool(ThreadPoolExecutor):
         self._unread: deque[Callable[[], bool]] = deque()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Runs `fn`: the handler of a call with one request as soon as that is there, anything else as soon as a thread is free."""
+        """Run `fn`: a unary call's handler once its request has arrived, anything else once a thread is free."""
         at = next((at for at, it in enumerate(args) if getattr(it, "__qualname__", "") == _WAITS), 0)
         if not self._able or not at:
             return super().submit(fn, *args, **kwargs)
@@ -48,9 +49,9 @@ class CallPool(ThreadPoolExecutor):
                 done.set_result(None)
 
         def received(batch: Any) -> Any:
-            told = arrived(batch)
+            outcome = arrived(batch)
             ThreadPoolExecutor.submit(self, run)
-            return told
+            return outcome
 
         def ask() -> bool:
             with state.condition:
@@ -71,7 +72,7 @@ class CallPool(ThreadPoolExecutor):
         return done
 
     def _leave(self) -> None:
-        """A request is with its thread, or its call is over: the next one is asked for."""
+        """Receive the next request: one more is with its thread, or its call is over."""
         asked = False
         while not asked:
             with self._guard:
@@ -115,12 +116,12 @@ def _wait_for_request(requests: Iterator[bytes]) -> bytes | None:
 
 
 def _is_able() -> bool:
-    """Tell whether grpcio has the private means that this module uses."""
+    """Return True if grpcio has the private functions that this module uses."""
     return hasattr(cygrpc, "ReceiveMessageOperation") and all(hasattr(grpcio, name) for name in _MEANS)
 
 
 def _request_of(event: Any, state: Any) -> Any:
-    """The request of a call, which grpcio left in its state; None if the call is over, or its caller sent none."""
+    """Return the request that grpcio left in a call's state; None if the call is over, or its caller sent none."""
     with state.condition:
         request, state.request = state.request, None
         if request is None and state.client is grpcio._CLOSED and not state.statused:

@@ -48,7 +48,7 @@ class RecallHandlers:
         self._timeout = timeout
 
     def Search(self, request: api.SearchRequest, context: grpc.ServicerContext) -> api.SearchResponse:
-        """The conversations and messages that fit best."""
+        """Search conversations and messages."""
         deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.said("query", request.query, _MAX_QUERY)
@@ -77,7 +77,7 @@ class RecallHandlers:
         return self._answers.cut(answer_to(answer))
 
     def FetchContext(self, request: api.FetchContextRequest, context: grpc.ServicerContext) -> api.FetchContextResponse:
-        """Some turns of a conversation."""
+        """Return some turns of a conversation."""
         turns = (request.turn_range.first, request.turn_range.last) if request.HasField("turn_range") else None
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -129,7 +129,7 @@ class RecallHandlers:
         return api.RecentResponse(conversations=fitting, has_more=more)
 
     def BuildContext(self, request: api.BuildContextRequest, context: grpc.ServicerContext) -> api.BuildContextResponse:
-        """What an agent's model should see."""
+        """Build the context for an agent's model."""
         deadline = deadline_of(context, self._timeout)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
@@ -156,7 +156,7 @@ class RecallHandlers:
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, context: grpc.ServicerContext
     ) -> api.ListTierTransitionsResponse:
-        """The moves between tiers."""
+        """Return moves between tiers."""
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id, required=False)
         checks.not_negative("page_size", request.page_size)
@@ -170,7 +170,7 @@ class RecallHandlers:
         )
 
     def ListAnchors(self, request: api.ListAnchorsRequest, context: grpc.ServicerContext) -> api.ListAnchorsResponse:
-        """The anchors that hold, or all."""
+        """Return the current anchors, or all."""
         checks = Checks()
         checks.anchor_key(request.key, required=False)
         checks.done()
@@ -182,7 +182,7 @@ class RecallHandlers:
         return api.ListAnchorsResponse(anchors=fitting, next_page_token=token_of(request, following))
 
     def SetAnchor(self, request: api.SetAnchorRequest, context: grpc.ServicerContext) -> api.SetAnchorResponse:
-        """Sets an anchor."""
+        """Set an anchor."""
         checks = Checks()
         checks.anchor_key(request.key)
         checks.text("value", request.value, least=1, most=_MAX_VALUE)

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
 from recollect_server.transport.errors import malformed
-from recollect_server.transport.handling import Send, streaming
+from recollect_server.transport.handling import CallLog, Send, streaming
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
 
@@ -23,6 +23,7 @@ SERVICE = cast(ServiceDescriptor, pb.DESCRIPTOR.services_by_name["ServerReflecti
 MAX_REQUEST_BYTES = 64 << 10
 """Limit of one request: it names a file, a symbol or an extension."""
 
+_CALLS = CallLog(quiet=True)
 _MAX_STREAMS = 1000
 
 
@@ -75,7 +76,7 @@ class Reflection:
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """Return the methods of the service."""
         method: MethodDescriptor = SERVICE.methods_by_name["ServerReflectionInfo"]
-        return {method.name: streaming(method, pb.ServerReflectionRequest, self._open, self.pool, quiet=True)}
+        return {method.name: streaming(method, pb.ServerReflectionRequest, self._open, self.pool, _CALLS)}
 
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
         """Return the answer to a request."""

@@ -20,7 +20,7 @@ _IDLE_TICK = 0.05
 
 
 class Scheduled(Protocol):
-    """What is sent to. Both flags are the senders' own."""
+    """Protocol of a stream that senders serve. Both flags belong to the senders."""
 
     scheduled: bool
     """It waits for a thread, or is with one."""
@@ -28,7 +28,7 @@ class Scheduled(Protocol):
     """There may be more for it than its thread saw."""
 
     def cancel(self) -> None:
-        """Ends a send that is blocked."""
+        """Cancel a blocked send."""
 
 
 class Sender:
@@ -41,7 +41,7 @@ class Sender:
         self.since = 0.0  # when the send under way began; 0: none is
 
     def send(self, send: Callable[[bytes | None], None], data: bytes | None) -> None:
-        """Sends, under the eyes of the watchdog."""
+        """Send, supervised by the watchdog."""
         self.since = time.monotonic()
         try:
             send(data)
@@ -49,7 +49,7 @@ class Sender:
             self.since = 0.0
 
     def blocked(self, now: float, seconds: float) -> bool:
-        """Whether the send under way takes longer than this."""
+        """Return whether the current send takes longer than `seconds`."""
         since = self.since
         return since > 0 and now - since > seconds
 
@@ -91,7 +91,7 @@ class Senders:
         return count
 
     def threads(self) -> int:
-        """How many there are now."""
+        """Return the number of threads."""
         return len(self._senders)
 
     def hurry(self) -> None:
@@ -99,7 +99,7 @@ class Senders:
         self._impatient = True
 
     def stop(self) -> None:
-        """Sends what waits, and ends the threads. Nothing may be scheduled any more."""
+        """Send what is queued, and end the threads. Schedule nothing afterwards."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -126,7 +126,7 @@ class Senders:
                     stream.scheduled = False
 
     def _next(self, sender: Sender) -> Scheduled | None:
-        """The stream whose turn it is; None if this thread is not needed any more."""
+        """Return the next stream in the queue; None if this thread is no longer needed."""
         with self._changed:
             while not self._ready and not self._stopping and not self._too_many():
                 self._changed.wait()

@@ -27,7 +27,7 @@ from recollect.v1 import (
 )
 
 from recollect_server.transport import health, reflection
-from recollect_server.transport.handling import streaming, unary
+from recollect_server.transport.handling import CallLog, streaming, unary
 from recollect_server.transport.pool import CallPool
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
@@ -54,7 +54,7 @@ class CannotListen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How the server listens."""
+    """Options of the listening server."""
 
     listen: str
     """`host:port` (port 0: any free one) or `unix:PATH`."""
@@ -67,6 +67,8 @@ class ServerOptions:
     """After so much silence a caller is asked whether it is still there, and has a third of that to answer."""
     max_watches: int = 5000
     """Watches of health that may be open."""
+    slow_call: float = 1.0
+    """Seconds; calls that take longer are logged at `info`."""
 
 
 class Server:
@@ -118,7 +120,7 @@ class Server:
         self._stopped = threading.Event()
 
     def start(self) -> str:
-        """Listens, and returns the address to call. Raises CannotListen."""
+        """Listen, and return the address to call. Raises CannotListen."""
         listen = self._options.listen
         port = 0
         try:
@@ -139,7 +141,9 @@ class Server:
         self._health.leave()
 
     def stop(self, grace: float) -> None:
-        """Takes no new calls and lets those under way end, for `grace` seconds at most. Returns when all is over."""
+        """Take no new calls, wait up to `grace` seconds for running ones, and return when all have
+        ended.
+        """
         # First what would stay open for all of the grace.
         self._health.stop()
         if self._reflection is not None:
@@ -153,18 +157,19 @@ class Server:
         self._stopped.set()
 
     def wait(self) -> None:
-        """Returns once the server was stopped."""
+        """Wait until the server is stopped."""
         self._stopped.wait()
 
     def _methods(self, service: ServiceDescriptor, handlers: Any) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        calls = CallLog(self._options.slow_call)
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
             handler = getattr(handlers, method.name)
             if method.server_streaming:
-                methods[method.name] = streaming(method, request_type, handler, self._pool)
+                methods[method.name] = streaming(method, request_type, handler, self._pool, calls)
             else:
-                methods[method.name] = unary(method, request_type, handler, self._pool_for(method))
+                methods[method.name] = unary(method, request_type, handler, self._pool_for(method), calls)
         return methods
 
     def _pool_for(self, method: MethodDescriptor) -> ThreadPoolExecutor:
@@ -258,7 +263,7 @@ def _left_at(path: Path) -> tuple[int, int] | None:
 
 
 def _why_not(listen: str) -> str:
-    """Why a `host:port` cannot be listened on and what to do, or nothing."""
+    """Return why a `host:port` cannot be listened on, with advice; empty if it can."""
     host, port = listen.rsplit(":", 1)
     why = ""
     try:

@@ -42,7 +42,7 @@ _TICK = 0.25
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """How many streams there may be, and how long, in seconds, they may be silent or block."""
+    """Limits on streams: their number, and how long, in seconds, they may be silent or block."""
 
     max_subscribers: int
     heartbeat: float
@@ -78,23 +78,23 @@ class Stream:
         self.over = False
         """The call is over, or about to be: nothing is sent any more."""
         self.ending: status_pb2.Status | None = None
-        """How it is to end, after what is being sent."""
+        """Status that ends the stream after the current send; None while it is open."""
         self.beat = False
         """A heartbeat is due."""
         self.began = self.spoke = time.monotonic()
         self.sent = 0
 
     def cancel(self) -> None:
-        """Ends the call at once; a send that is blocked returns."""
+        """Cancel the call at once; a blocked send returns."""
         self.over = True
         self._context.cancel()
 
     def watch_end(self, gone: Callable[[], None]) -> bool:
-        """Calls somebody when the call is over. False if it is over already."""
+        """Call `gone` when the call is over. Returns False if it is over already."""
         return self._context.add_callback(gone)
 
     def set_end(self, status: status_pb2.Status) -> None:
-        """What the caller gets when the stream ends."""
+        """Set the status that the caller gets when the stream ends."""
         end = rpc_status.to_status(status)
         self._context.set_code(end.code)
         self._context.set_details(end.details)
@@ -127,7 +127,8 @@ class Streams:
         *,
         resumed: bool,
     ) -> None:
-        """Opens a stream, and returns before anything is sent. `resumed`: its caller was there before, and came with a cursor.
+        """Open a stream, and return before anything is sent. `resumed`: the caller came with a
+        cursor.
 
         Raises TooManySubscribers, Stopping, and what `subscribe` raises.
         """
@@ -154,15 +155,15 @@ class Streams:
         self._senders.schedule((stream,))
 
     def count(self) -> int:
-        """How many streams are open."""
+        """Return the number of open streams."""
         return len(self._streams)
 
     def threads(self) -> int:
-        """How many threads send now."""
+        """Return the number of sending threads."""
         return self._senders.threads()
 
     def stop(self) -> None:
-        """Ends every stream and takes no new ones. A second time does nothing."""
+        """End every stream and accept no new ones. Idempotent."""
         if self._stopping.is_set():
             return
         self._stopping.set()

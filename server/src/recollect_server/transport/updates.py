@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 20  # in one element of a stream with several updates: caller
 
 
 def encode(update: domain.Update) -> bytes:
-    """An update as bytes of `recollect.v1.Update`."""
+    """Return an update as bytes of `recollect.v1.Update`."""
     value = pb.Update(cursor=update.cursor, conversation_id=update.conversation_id, time=timestamp(update.time), reset=update.reset)
     match update.kind:
         case domain.ConversationList(conversations):
@@ -51,7 +51,7 @@ def encode(update: domain.Update) -> bytes:
 
 
 def encode_communication_update(update: external.CommunicationUpdate) -> bytes:
-    """An update as bytes of `recollect.v1.CommunicationUpdate`."""
+    """Return an update as bytes of `recollect.v1.CommunicationUpdate`."""
     value = external_pb.CommunicationUpdate(
         cursor=update.cursor, communication_id=update.communication_id, time=timestamp(update.time), reset=update.reset
     )
@@ -73,7 +73,8 @@ def encode_communication_update(update: external.CommunicationUpdate) -> bytes:
 
 
 def elements(updates: Sequence[bytes], max_batch: int) -> list[bytes]:
-    """The updates as elements of a stream, `recollect.v1.StreamUpdatesResponse`: at most so many in each.
+    """Return updates as serialized `recollect.v1.StreamUpdatesResponse` elements, at most
+    `max_batch` in each.
 
     Written out, not by protobuf: an element is its fields one behind the other, `update` (1) and then `following` (2), and what is
     in them was encoded once for all who are sent it.

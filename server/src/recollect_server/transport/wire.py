@@ -15,7 +15,9 @@ class _Broken(Exception):
 
 
 def first_not_utf8(data: bytes, expected: Descriptor) -> str:
-    """The path of the first text field that is not UTF-8, as `messages[2].content`; empty if none is found."""
+    """Return the path of the first text field that is not UTF-8, like `messages[2].content`; empty
+    if there is none.
+    """
     try:
         return _walk(data, expected, "", 0)
     except _Broken:

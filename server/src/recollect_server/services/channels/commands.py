@@ -17,8 +17,8 @@ from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.deletion import DELETE_ANCHORS
-from recollect_server.services.space.head import Head, RequestKey
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.working_context import turns_of
 
 log = structlog.get_logger("recollect.commands")
@@ -124,7 +124,7 @@ class Commands:
         except ConversationNotFound:
             log.info("ended_conversation_gone", conversation=run.before)
 
-    def _head(self, conversation_id: str) -> Head:
+    def _head(self, conversation_id: str) -> ConversationState:
         with self._space.locks.hold(conversation_id):
             return self._space.end(conversation_id)
 
@@ -155,7 +155,7 @@ class Commands:
             done = self._space.begin([began, run], conversation_id, asked.request)
         return Replied(run.reply, done.head.conversation, run)
 
-    def _history(self, head: Head, count: int) -> str:
+    def _history(self, head: ConversationState, count: int) -> str:
         last = head.conversation.turn_count
         messages = turns_of(self._space, head, max(1, last - count + 1), last).messages if last else []
         shown = [_line(message) for message in messages if message.role is not Role.TOOL and message.content.strip()][-count:]
@@ -169,7 +169,7 @@ def _choice(models: tuple[str, ...]) -> str:
 _NOTHING = "Nothing was said in this conversation yet."
 
 
-def _messages(head: Head) -> str:
+def _messages(head: ConversationState) -> str:
     count = head.conversation.message_count
     return "1 message" if count == 1 else f"{count} messages"
 

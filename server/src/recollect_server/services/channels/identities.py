@@ -14,8 +14,8 @@ from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
 from recollect_server.services.idempotency import key_of
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.logs.ledger import Ledger
 

@@ -36,9 +36,9 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
 from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, lines_then
-from recollect_server.services.space.head import RequestKey, placed
 from recollect_server.services.space.locks import StripedLocks
 from recollect_server.services.space.space import Committed, Space
+from recollect_server.services.space.state import RequestKey, placed
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
@@ -153,7 +153,7 @@ class Receiving:
 
     def _known(self, request: RequestKey) -> KnownRequest | None:
         """The same request, if it was carried out. What is held of it is written first, if the disk takes it now."""
-        if held := self._space.holding.request(request.id):
+        if held := self._space.pending.request(request.id):
             with self._space.locks.hold(held[1]):
                 self._space.end(held[1])
         return find_known(self._space, request, None)

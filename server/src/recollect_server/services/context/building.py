@@ -19,8 +19,8 @@ from recollect_server.services.context import own, past
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5
@@ -138,7 +138,7 @@ class ContextBuilder:
         self._tiers.built(conversation_id, context, in_memory=in_memory)
         return context
 
-    def group(self, head: Head | None, degraded: dict[str, str], form: Form, room: int) -> list[GroupMessage]:
+    def group(self, head: ConversationState | None, degraded: dict[str, str], form: Form, room: int) -> list[GroupMessage]:
         """Return the newest messages of the group's other members that there is room for, oldest first."""
         group = group_of(head.conversation.party) if head else ""
         if head is None or not group:
@@ -161,12 +161,12 @@ class ContextBuilder:
 
     def hot(
         self, conversation_id: str, asked: own.Asked, budget: Budget, degraded: dict[str, str], message: str = ""
-    ) -> tuple[Head | None, Packed, bool]:
+    ) -> tuple[ConversationState | None, Packed, bool]:
         """Return the hot tier alone, with the end of the conversation, and whether it was in memory.
 
         `message` is to be answered: where the conversation ends with it and the budget does not hold it, it is left out.
         """
-        head: Head | None = None
+        head: ConversationState | None = None
         window = self._choosing.window
         try:
             with self._space.locks.hold(conversation_id):
@@ -190,7 +190,13 @@ class ContextBuilder:
         return head, replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)), in_memory
 
     def warm(
-        self, head: Head | None, hot: Packed, asked: own.Asked, anchors: list[Anchor], budget: Budget, degraded: dict[str, str]
+        self,
+        head: ConversationState | None,
+        hot: Packed,
+        asked: own.Asked,
+        anchors: list[Anchor],
+        budget: Budget,
+        degraded: dict[str, str],
     ) -> tuple[Packed, str]:
         """Return the warm tier alone, with what is given of the summary."""
         room = max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
@@ -222,7 +228,7 @@ class ContextBuilder:
         packed = pack_warm(candidates, room, reserved, replace(preference, similarity=similarity), asked.form)
         return replace(packed, note=note), summary
 
-    def condensed(self, head: Head | None, degraded: dict[str, str]) -> int:
+    def condensed(self, head: ConversationState | None, degraded: dict[str, str]) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index cannot tell."""
         if head is None or head.number is None:
             return 0
@@ -234,7 +240,7 @@ class ContextBuilder:
 
     def cold(
         self,
-        head: Head | None,
+        head: ConversationState | None,
         shown: past.Shown,
         asked: own.Asked,
         message: str,

@@ -8,8 +8,8 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.packing import HOT_TURNS, Preference
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.relevance import Weights, evenly, overlap
-from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
 from recollect_server.services.working_context import Turns, turns_among, turns_of
 
 WARM_TURNS = 50
@@ -50,22 +50,24 @@ class Asked:
         return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
 
 
-def newest(space: Space, head: Head, max_bytes: int, hot_turns: int = HOT_TURNS) -> tuple[Turns, bool]:
+def newest(space: Space, head: ConversationState, max_bytes: int, hot_turns: int = HOT_TURNS) -> tuple[Turns, bool]:
     """The newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
 
     Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
     """
     conversation = head.conversation
-    if (kept := space.tails.get(conversation.id, head.lines)) is not None:
+    if (kept := space.recent_turns.get(conversation.id, head.lines)) is not None:
         return Turns([message for message in kept if message.turn_number > conversation.compressed_through]), True
     first = max(conversation.compressed_through, conversation.turn_count - hot_turns) + 1
     found = turns_of(space, head, first, conversation.turn_count, max_bytes)
     if not found.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
-        space.tails.put(conversation.id, head.lines, found.messages)
+        space.recent_turns.put(conversation.id, head.lines, found.messages)
     return found, False
 
 
-def earlier(space: Space, head: Head, anchors: list[Anchor], max_bytes: int, window: Window) -> tuple[Turns, Preference]:
+def earlier(
+    space: Space, head: ConversationState, anchors: list[Anchor], max_bytes: int, window: Window
+) -> tuple[Turns, Preference]:
     """Return turns that no summary covers, the newest too, and what each is worth. Raises StorageUnavailable."""
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
     lines = [it.sequence for it in anchors if it.conversation_id == head.conversation.id and it.sequence]

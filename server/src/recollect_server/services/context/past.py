@@ -20,8 +20,8 @@ from recollect_server.services.context.relevance import says_little
 from recollect_server.services.recall.candidates import Candidates, gather
 from recollect_server.services.recall.dates import read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.space.head import Head
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.conversations import Filter
@@ -141,7 +141,7 @@ def recall(
     return Past(turns, dropped, about, found.degraded)
 
 
-def last_conversation(space: Space, head: Head, room: int, form: Form) -> Source | None:
+def last_conversation(space: Space, head: ConversationState, room: int, form: Form) -> Source | None:
     """Return the abbreviation of the conversation before this one, if this one is in its first turns and there is room.
 
     One of the same channel comes before others. Raises IndexUnavailable.

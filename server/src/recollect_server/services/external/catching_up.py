@@ -9,11 +9,11 @@ from recollect_server.domain.errors import CommunicationNotFound, StorageUnavail
 from recollect_server.domain.external import Communication, CommunicationBegan, ExternalMessage, fold
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.catching_up import Damage, IndexAhead, chunks
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.store import START, Kind, LogNotFound, LogStore, Position
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -57,7 +57,7 @@ def catch_up(logs: LogStore, index: Index, communication_id: str, done: CaughtUp
         if torn := logs.recover(communication_id, at):
             log.warning("torn_tail_cut", communication=communication_id, bytes=torn.bytes_cut, reason=torn.reason)
             done.bytes_cut += torn.bytes_cut
-        reach("external.mended")
+        hit("external.mended")
         damage = Damage(communication_id)
         waiting: list[Line] = []  # damaged ones at the top: nothing is known yet
         for chunk in chunks(logs.read(communication_id, at)):
@@ -70,7 +70,7 @@ def catch_up(logs: LogStore, index: Index, communication_id: str, done: CaughtUp
             if known is not None:
                 index.add_external(before, known, waiting, time=time, log=log_updates)
                 waiting = []
-                reach("external.part")
+                hit("external.part")
         damage.end_run()
         done.damaged += damage.count
     except LogNotFound:

@@ -35,8 +35,8 @@ from recollect_server.domain.text import composed
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.idempotency import find_known, key_of
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
 from recollect_server.storage.index.turns import newest_within
 

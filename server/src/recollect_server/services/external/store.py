@@ -18,14 +18,14 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
 from recollect_server.services.space.catching_up import IndexAhead
-from recollect_server.services.space.head import RequestKey
 from recollect_server.services.space.lines import entries_of
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import START, LogConflict, Position
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.external")
 
@@ -103,7 +103,7 @@ class CommunicationStore:
         except LogConflict:
             self._behind.add(communication_id)
             raise
-        reach("external.recorded")
+        hit("external.recorded")
         before = known = stored.communication if stored else None
         for line in lines:
             known = folded(known, line, communication_id)
@@ -114,7 +114,7 @@ class CommunicationStore:
             self._behind.add(communication_id)
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))
             raise
-        reach("external.indexed")
+        hit("external.indexed")
         self.on_change()
         return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
 

@@ -11,8 +11,8 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.inference.language_model import LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
 from recollect_server.services.space.space import Space
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.note_queue import Waiting
-from recollect_server.storage.points import reach
 
 PAST, KEPT = 40, 20
 """Messages that may lie behind the last compression, and those that are kept, unless settings say otherwise."""
@@ -73,8 +73,8 @@ class Compaction:
             head = self._space.end(known.id)
             if head.conversation.compressed_through != known.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
-            reach("event.begun")
+            hit("event.begun")
             self._space.commit(head, [Compressed(through, summary, self._space.clock())], None)
-            reach("event.recorded")
+            hit("event.recorded")
         self._space.index.put_off_compaction(waiting.number, sum(message.turn_number > through for message in material.messages))
         return Outcome.WRITTEN

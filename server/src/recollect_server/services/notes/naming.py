@@ -28,9 +28,9 @@ from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.note_queue import Waiting
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.naming")
 
@@ -154,10 +154,10 @@ class Naming:
             if due and notes.title and not (went_on and (idle or waiting.redo)):
                 events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
             if events:
-                reach("event.begun")
+                hit("event.begun")
                 self._space.commit(head, [*events], None)
                 self._space.anchors.changed()
-                reach("event.recorded")
+                hit("event.recorded")
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:

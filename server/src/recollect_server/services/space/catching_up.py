@@ -12,13 +12,13 @@ from recollect_server.domain.errors import ConversationDamaged, ConversationNotF
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.lines import Line, contents_of
 from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.store import START, LogNotFound, LogStore, Position, TornTail
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -121,7 +121,7 @@ def catch_up(
         torn = ready.torn
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
-        reach("catch_up.mended")
+        hit("catch_up.mended")
         messages = 0
         damage = Damage(conversation_id)
         refused: list[str] = []
@@ -136,7 +136,7 @@ def catch_up(
             mail = mail_ids_of(contents_of(chunk)) if conversation.channel == EMAIL else ()
             number, _ = index.add(number, before, conversation, chunk, mail=mail, time=time, failed=refused.append, log=log_updates)
             at = Position(chunk[-1].sequence, chunk[-1].end)
-            reach("catch_up.part")
+            hit("catch_up.part")
         damage.end_run()
     except LogNotFound:
         raise ConversationNotFound(conversation_id) from None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recollect_server.domain.conversation import Content, Conversation, fold
-from recollect_server.services.space.head import RequestKey
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry, Stamp
 

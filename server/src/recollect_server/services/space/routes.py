@@ -12,7 +12,7 @@ from typing import TypeVar
 from recollect_server.domain.conversation import Content, Continued, Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.routing import Place, place_of
-from recollect_server.services.space.behind import Behind
+from recollect_server.services.space.index_lag import IndexLag
 from recollect_server.storage.index.index import Index
 
 K = TypeVar("K")
@@ -35,7 +35,7 @@ class _Fresh:
 class Routes:
     """The routes of a space. Safe to call from any thread; what reads them raises IndexUnavailable."""
 
-    def __init__(self, behind: Behind, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]) -> None:
+    def __init__(self, behind: IndexLag, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]) -> None:
         """`exists` says whether there is a conversation of that id; `is_pinned` whether there is, and it is known to be pinned:
         nothing goes on for it then.
         """

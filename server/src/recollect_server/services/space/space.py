@@ -19,15 +19,15 @@ from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.behind import Behind
 from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
 from recollect_server.services.space.comparing import differences, read_whole
-from recollect_server.services.space.head import Head, RequestKey, placed_again
-from recollect_server.services.space.holding import Batch, Holding, Stuck
+from recollect_server.services.space.index_lag import IndexLag
 from recollect_server.services.space.lines import entries_of, folded_over
 from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
+from recollect_server.services.space.recent_turns import RecentTurns
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.tails import Tails
+from recollect_server.services.space.state import ConversationState, RequestKey, placed_again
 from recollect_server.services.space.trust import RecentRequests, Suspects
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
@@ -46,7 +46,7 @@ _MAX_HEADS = 20_000  # some 1 KiB each
 class Committed:
     """What a write came to."""
 
-    head: Head
+    head: ConversationState
     lines: list[Line]
     cursor: int
     """0: the index could not take it yet."""
@@ -61,12 +61,12 @@ class Space:
         self.index = index
         self.clock = clock
         self.anchors = AnchorFile(logs)
-        self.tails = Tails(turns=hot_turns)
-        self.holding = Holding()
-        self.behind = Behind()
+        self.recent_turns = RecentTurns(turns=hot_turns)
+        self.pending = PendingWrites()
+        self.lag = IndexLag()
         self.suspects = Suspects()
         self._recent_requests = RecentRequests()
-        self.routes = Routes(self.behind, logs.has, self.is_pinned)
+        self.routes = Routes(self.lag, logs.has, self.is_pinned)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
@@ -79,12 +79,12 @@ class Space:
         self.place_locks = StripedLocks()
         """By the name of a place: which conversation is pinned there. Taken after a request's lock and before a conversation's."""
         self._guard = threading.Lock()  # guards `_heads`; nothing slow happens under it
-        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._heads: OrderedDict[str, ConversationState] = OrderedDict()
 
-    def head(self, conversation_id: str) -> Head:
+    def head(self, conversation_id: str) -> ConversationState:
         """The end of what a conversation's transcript has. Raises ConversationNotFound, StorageUnavailable. Hold its lock."""
-        if stuck := self.holding.of(conversation_id):
-            return replace(stuck.head, indexed=False) if self.behind.has(conversation_id) else stuck.head
+        if stuck := self.pending.of(conversation_id):
+            return replace(stuck.head, indexed=False) if self.lag.has(conversation_id) else stuck.head
         with self._guard:
             if head := self._heads.get(conversation_id):
                 self._heads.move_to_end(conversation_id)
@@ -98,7 +98,7 @@ class Space:
 
         Call it after the index was asked. Hold no conversation's lock.
         """
-        if not self.behind.has(conversation.id):
+        if not self.lag.has(conversation.id):
             return conversation
         with self.locks.hold(conversation.id), suppress(ConversationNotFound, StorageUnavailable):
             return self.head(conversation.id).conversation
@@ -109,12 +109,12 @@ class Space:
         head = self._heads.get(conversation_id)
         return head is not None and head.conversation.pinned
 
-    def end(self, conversation_id: str) -> Head:
+    def end(self, conversation_id: str) -> ConversationState:
         """Where the next line of a conversation goes: what is held is written first, or, where it still cannot be, stands before.
 
         Raises ConversationNotFound, StorageUnavailable. Hold the conversation's lock.
         """
-        stuck = self.holding.of(conversation_id)
+        stuck = self.pending.of(conversation_id)
         if stuck is None or not stuck.batches:
             return self.head(conversation_id)
         try:
@@ -122,17 +122,17 @@ class Space:
         except LogUnavailable as error:
             log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
             return stuck.end
-        self.holding.release(conversation_id)
+        self.pending.release(conversation_id)
         return stuck.head
 
     def held(self, conversation_id: str) -> list[Message]:
         """The messages of a conversation that are held, as they will be written. Hold its lock."""
-        stuck = self.holding.of(conversation_id)
+        stuck = self.pending.of(conversation_id)
         return [message for batch in stuck.batches for message in batch.messages] if stuck else []
 
     def write_held(self) -> None:
         """Tries once more to write everything that is held: the server stops. What cannot be written is logged, and lost."""
-        for stuck in self.holding.all():
+        for stuck in self.pending.all():
             conversation_id = stuck.head.conversation.id
             with self.locks.hold(conversation_id):
                 try:
@@ -156,14 +156,14 @@ class Space:
                     stuck.head = self._load(conversation_id)
                 except ConversationNotFound:
                     log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
-                    self.holding.release(conversation_id)
+                    self.pending.release(conversation_id)
                     raise
                 if batch.request and self.index.request(batch.request.id):
-                    self.holding.drop(stuck)
+                    self.pending.drop(stuck)
                 continue
-            self.holding.written(stuck, done.head)
+            self.pending.written(stuck, done.head)
 
-    def _load(self, conversation_id: str) -> Head:
+    def _load(self, conversation_id: str) -> ConversationState:
         if not is_conversation_id(conversation_id):
             raise ConversationNotFound(conversation_id)
         try:
@@ -179,13 +179,13 @@ class Space:
                     self.on_cursors_lost()
                 self.anchors.changed()
                 self.routes.changed()
-            self.behind.caught_up(conversation_id)
+            self.lag.caught_up(conversation_id)
             if self.suspects.has(conversation_id):
                 self.compare(conversation_id)
                 self.suspects.clear(conversation_id)
-            return Head(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
+            return ConversationState(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
-            self.behind.note(conversation_id, str(error))
+            self.lag.note(conversation_id, str(error))
             if isinstance(error, IndexAhead):
                 # The file may grow past what is indexed, and the next start would take that for its own.
                 self.index.condemn(str(error))
@@ -199,7 +199,7 @@ class Space:
         Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
         """
         stored = self.index.find(conversation_id)
-        if self.behind.has(conversation_id) or self.holding.of(conversation_id):
+        if self.lag.has(conversation_id) or self.pending.of(conversation_id):
             raise IndexUnavailable("the index did not take in the newest lines")
         if stored is None:
             wrong = "it is not in the index"
@@ -225,23 +225,23 @@ class Space:
         """Why the index may miss something of what is stored, or nothing."""
         if reason := self.suspects.reason:
             return reason
-        count = len(self.behind.conversations())
+        count = len(self.lag.conversations())
         return f"the newest messages of {count} conversations are not indexed yet" if count else ""
 
-    def _read_head(self, conversation_id: str) -> Head:
+    def _read_head(self, conversation_id: str) -> ConversationState:
         """The end of a conversation by the transcript alone."""
         lines, conversation = read_unindexed(self.logs, conversation_id, None)
         if conversation is None:
             raise not_there(self.logs, conversation_id)
-        return Head(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
+        return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
-    def _keep(self, head: Head) -> None:
+    def _keep(self, head: ConversationState) -> None:
         conversation_id = head.conversation.id
         with self._guard:
             self._heads[conversation_id] = head
             self._heads.move_to_end(conversation_id)
             # Asked only now: the index may refuse lines at any moment, and says so before it takes the head away.
-            if not head.indexed or self.behind.has(conversation_id):
+            if not head.indexed or self.lag.has(conversation_id):
                 # Read again for the next write, which tries again to bring the index up.
                 del self._heads[conversation_id]
             while len(self._heads) > _MAX_HEADS:
@@ -249,7 +249,7 @@ class Space:
 
     def forget(self, conversation_id: str) -> None:
         """Drops what is remembered of a conversation: its file changed or went."""
-        self.tails.forget(conversation_id)
+        self.recent_turns.forget(conversation_id)
         self._recent_requests.forget(conversation_id)
         with self._guard:
             self._heads.pop(conversation_id, None)
@@ -277,13 +277,13 @@ class Space:
 
         `conversation_id` is where it would have been; its lock is held. Raises IndexUnavailable if that cannot be told.
         """
-        if held := self.holding.request(request_id):
+        if held := self.pending.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        if known := self.behind.request(request_id) or self.index.request(request_id):
+        if known := self.lag.request(request_id) or self.index.request(request_id):
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
-        if known := self.behind.request(request_id):  # the index may have refused its lines only now, before it answered
+        if known := self.lag.request(request_id):  # the index may have refused its lines only now, before it answered
             return known
         return self._recent_request(request_id, conversation_id) if conversation_id else None
 
@@ -292,7 +292,7 @@ class Space:
             head = self.head(conversation_id)
             self._recent_requests.read(self.logs, conversation_id, Position(head.lines, head.size))
         known = self._recent_requests.find(conversation_id, request_id)
-        if known and not self.behind.has(conversation_id):
+        if known and not self.lag.has(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
         return known
 
@@ -304,7 +304,9 @@ class Space:
         self.logs.append(conversation_id, START, data)
         return self._index(None, lines)
 
-    def commit(self, head: Head, contents: list[Content], request: RequestKey | None, *, draft_id: str = "") -> Committed:
+    def commit(
+        self, head: ConversationState, contents: list[Content], request: RequestKey | None, *, draft_id: str = ""
+    ) -> Committed:
         """Appends lines, all or none, durable when it returns; then brings the index up.
 
         Messages bring their sequence, which must be what follows; `head` is `end`'s. Raises StorageUnavailable; then messages are
@@ -314,31 +316,31 @@ class Space:
         if head.lines + len(contents) > MAX_LINES:
             raise InvalidField.of("conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one")
         conversation_id = head.conversation.id
-        stuck = self.holding.of(conversation_id)
+        stuck = self.pending.of(conversation_id)
         if stuck and stuck.batches:
             raise self._hold(head, contents, request, draft_id, "it still refuses what came before")
         try:
             done = self._write(head, contents, request, draft_id)
         except (LogConflict, LogNotFound):
             self.forget(conversation_id)
-            self.holding.release(conversation_id)
+            self.pending.release(conversation_id)
             raise
         except LogUnavailable as error:
             raise self._hold(head, contents, request, draft_id, error.reason) from error
         if stuck:
-            self.holding.release(conversation_id)
+            self.pending.release(conversation_id)
         return done
 
-    def _write(self, head: Head, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
+    def _write(self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
         end = Position(head.lines, head.size)
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
         self.logs.append(head.conversation.id, end, data)
         return self._index(head, lines)
 
     def _hold(
-        self, head: Head, contents: list[Content], request: RequestKey | None, draft_id: str, reason: str
+        self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str, reason: str
     ) -> StorageUnavailable:
-        stuck = self.holding.keep(head)
+        stuck = self.pending.keep(head)
         messages = [content for content in contents if isinstance(content, Message)]
         refused = f"the transcript cannot be written: {reason}"
         if not messages:
@@ -346,11 +348,11 @@ class Space:
         lines, data = encoded(entries_of(contents, request, draft_id), head.lines, head.size)
         end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
         batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
-        if self.holding.hold(stuck, end, batch, reason):
+        if self.pending.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
-    def _index(self, head: Head | None, lines: list[Line]) -> Committed:
+    def _index(self, head: ConversationState | None, lines: list[Line]) -> Committed:
         before = head.conversation if head else None
         after = folded_over(before, lines)
         number = head.number if head else None
@@ -368,9 +370,9 @@ class Space:
             self._not_indexed(after.id, lines, "")
         if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
             self.routes.learn(self.index, before, after, contents_of(lines), mail)
-        done = Head(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
+        done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
-        self.tails.follow(after.id, lines)
+        self.recent_turns.follow(after.id, lines)
         if head is None:
             self._recent_requests.begin(after.id, lines)
         else:
@@ -379,7 +381,7 @@ class Space:
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
         """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
-        self.behind.add(conversation_id, lines, reason)
+        self.lag.add(conversation_id, lines, reason)
         with self._guard:
             self._heads.pop(conversation_id, None)
 

@@ -21,13 +21,13 @@ from recollect_server.services.external.catching_up import bring_up as bring_up_
 from recollect_server.services.external.checking import index_problems
 from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
 from recollect_server.services.space.comparing import differences, lost_requests, read_whole
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
-from recollect_server.storage.points import reach
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -81,7 +81,7 @@ def recover(logs: FolderStore, clock: Clock, progress: Progress, compared_at_onc
 def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
     remove_files(logs.root)
-    reach("recover.index_removed")
+    hit("recover.index_removed")
     try:
         index = Index(logs.root)
     except IndexUnavailable as error:
@@ -203,7 +203,7 @@ def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Pro
         if anchors:
             drop_anchors(anchors, conversation_id)
         _finish_interrupted_delete(logs, index, conversation_id, clock)
-    reach("recover.deletes_finished")
+    hit("recover.deletes_finished")
     known = index.progress()
     behind: list[str] = []
     total = 0
@@ -241,7 +241,7 @@ def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Pro
     external = bring_up_external(logs, index, clock, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
-    reach("recover.done")
+    hit("recover.done")
     progress(len(behind), len(behind))
     return Recovered(
         index,

@@ -27,17 +27,17 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
             return False
         if space.suspects.reason and not _compare(space, stopping):
             return False
-        for conversation_id in space.behind.conversations():
+        for conversation_id in space.lag.conversations():
             if stopping():
                 return False
             with space.locks.hold(conversation_id):
                 # One whose transcript refuses to be written is caught up when it is written to.
-                if not space.holding.of(conversation_id) and not _caught_up(space, conversation_id):
+                if not space.pending.of(conversation_id) and not _caught_up(space, conversation_id):
                     return False
     except (IndexUnavailable, StorageUnavailable, OSError) as error:
         log.warning("index_not_repaired", reason=str(error))
         return False
-    return not space.behind.conversations()
+    return not space.lag.conversations()
 
 
 def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
@@ -49,7 +49,7 @@ def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
         if stopping():
             return False
         with space.locks.hold(conversation_id):
-            if space.holding.of(conversation_id):
+            if space.pending.of(conversation_id):
                 continue  # its end may never have reached the disk
             try:
                 space.head(conversation_id)  # reading where it ends compares it
@@ -73,7 +73,7 @@ def _caught_up(space: Space, conversation_id: str) -> bool:
     except ConversationNotFound:
         done = True
     if done:
-        space.behind.caught_up(conversation_id)
+        space.lag.caught_up(conversation_id)
     return done
 
 
@@ -106,7 +106,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
-            space.behind.note(conversation_id, "the new index does not have all of it")
+            space.lag.note(conversation_id, "the new index does not have all of it")
     for conversation_id in space.logs.deleted():  # their deletes found no index
         with space.locks.hold(conversation_id):
             finish_delete(space.logs, new, conversation_id, space.clock())
@@ -114,8 +114,8 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
 
 
 def _bring_up(space: Space, new: Index, conversation_id: str) -> None:
-    if space.holding.of(conversation_id):  # the end of its file may be nothing: it is caught up when it is written to
-        space.behind.note(conversation_id, "its transcript refuses to be written")
+    if space.pending.of(conversation_id):  # the end of its file may be nothing: it is caught up when it is written to
+        space.lag.note(conversation_id, "its transcript refuses to be written")
         return
     try:
         catch_up(space.logs, new, conversation_id, None, time=space.clock(), log_updates=False, wait=False)

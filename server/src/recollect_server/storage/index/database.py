@@ -15,10 +15,10 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.connections import Readers, open_writer
 from recollect_server.storage.index.migrations import migrate
-from recollect_server.storage.points import reach
 
 T = TypeVar("T")
 
@@ -267,10 +267,10 @@ class Database:
 
     def _take_in(self, documents: list[_Document]) -> None:
         text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
-        reach("index.taking_in")
+        hit("index.taking_in")
         try:
             self._writer.execute(_TAKE_IN, (text,))
-            reach("index.taken_in")
+            hit("index.taken_in")
             if told := [(document.cursor, document.news) for document in documents if document.news is not None]:
                 self.tell(told)
         except apsw.Error as error:
@@ -301,9 +301,9 @@ class Database:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             job.result = job.work(self._writer, job.cursor)
-            reach("index.job_done")
+            hit("index.job_done")
             self._writer.execute("COMMIT")
-            reach("index.job_committed")
+            hit("index.job_committed")
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")

@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.conversation import Conversation
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import conversations, notes_words, requests, turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.external_index import ExternalIndex
@@ -29,7 +30,6 @@ from recollect_server.storage.index.search import Searching
 from recollect_server.storage.index.tier_log import TierLog
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.points import reach
 
 
 class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
@@ -209,7 +209,7 @@ class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
         build = partial(document_of, own, before, after, lines, updates, mail, words)
         news = Added(own, after, lines, updates) if updates else None
         cursor = self._database.put(build, lines[-1].end - lines[0].offset, len(updates), failed, news)
-        reach("index.put")
+        hit("index.put")
         self._lengths.set(own, after.text_bytes, after.message_count - (before.message_count if before else 0))
         return own, cursor
 

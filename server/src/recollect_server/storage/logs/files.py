@@ -7,7 +7,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from recollect_server.storage.points import reach
+from recollect_server.storage.failpoints import hit
 
 SUFFIX = ".jsonl"
 DELETING = ".deleting"  # a transcript whose delete has begun: start-up finishes it
@@ -64,7 +64,7 @@ def make_folder(folder: Path) -> None:
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
-        reach("folder.made")
+        hit("folder.made")
         sync_folder(each.parent)
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from recollect_server.domain.ids import is_communication_id, is_conversation_id
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import COPY, DELETING, SUFFIX, TORN, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
@@ -22,7 +23,6 @@ from recollect_server.storage.logs.store import (
     TornTail,
 )
 from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
-from recollect_server.storage.points import reach
 
 _IS_NAME = {Kind.CONVERSATION: is_conversation_id, Kind.COMMUNICATION: is_communication_id}
 
@@ -68,10 +68,10 @@ class FolderStore:
                 file.writelines(lines)
                 file.flush()
                 os.fsync(handle)
-            reach("anchors.copied")
+            hit("anchors.copied")
             copy.rename(path)
             self._writer.forget(path)
-            reach("anchors.replaced")
+            hit("anchors.replaced")
             self.torn_path(log).unlink(missing_ok=True)
             sync_folder(path.parent)
 
@@ -185,11 +185,11 @@ class FolderStore:
         """Rename a file to `….deleting`, durably."""
         path = self.path(log)
         with _failing(log, "deleted"):
-            reach("delete.begun")
+            hit("delete.begun")
             path.rename(_beside(path, DELETING))
-            reach("delete.renamed")
+            hit("delete.renamed")
             sync_folder(path.parent)
-            reach("delete.durable")
+            hit("delete.durable")
         self._writer.forget(path)
 
     def deleted(self) -> list[str]:
@@ -214,13 +214,13 @@ class FolderStore:
             if torn.exists():
                 removed["torn_tail"] = torn.stat().st_size
                 torn.unlink()
-                reach("delete.torn_removed")
+                hit("delete.torn_removed")
             _beside(self.path(log), COPY).unlink(missing_ok=True)
             sync_folder(path.parent)  # before the file itself goes: after that nobody comes back for them
             path.unlink()
-            reach("delete.file_removed")
+            hit("delete.file_removed")
             sync_folder(path.parent)
-            reach("delete.file_gone")
+            hit("delete.file_gone")
         return removed
 
     # Files --------------------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, sync_folder
 from recollect_server.storage.logs.lines import Line, line_of
 from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import has_checksum, is_object
 from recollect_server.storage.logs.store import TornTail
-from recollect_server.storage.points import reach, reach_half_way
 
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
 
@@ -39,14 +39,14 @@ def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1, see: Callab
     try:
         if good > size:  # only the newline was missing
             os.pwrite(handle, b"\n", size)
-            reach("mend.newline")
+            hit("mend.newline")
             make_durable(path, last, good)
             return None
-        reach("mend.begun")
+        hit("mend.begun")
         _keep(torn, os.pread(handle, size - good, good))
-        reach("mend.kept")
+        hit("mend.kept")
         os.ftruncate(handle, good)
-        reach("mend.cut")
+        hit("mend.cut")
         make_durable(path, last, good)
     finally:
         os.close(handle)
@@ -139,7 +139,7 @@ def _keep(torn: Path, data: bytes) -> None:
     """Adds the cut bytes to those cut before, durable before the transcript is cut."""
     handle = open_transcript(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        reach_half_way("mend.half_kept", data, lambda part: os.write(handle, part))
+        hit_half_way("mend.half_kept", data, lambda part: os.write(handle, part))
         os.write(handle, data)
         os.fsync(handle)
     finally:

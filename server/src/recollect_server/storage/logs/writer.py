@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import COPY, open_transcript, sync_folder
-from recollect_server.storage.points import reach, reach_half_way
 
 log = structlog.get_logger("recollect.writer")
 
@@ -85,17 +85,17 @@ class TranscriptWriter:
             self._files.clear()
 
     def _create(self, path: Path, line: bytes) -> None:
-        reach("create.begun")
+        hit("create.begun")
         file = _File(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | self._flags)
-        reach("create.file_made")
-        reach_half_way("create.half_written", line, lambda part: os.pwrite(file.handle, part, 0))
+        hit("create.file_made")
+        hit_half_way("create.half_written", line, lambda part: os.pwrite(file.handle, part, 0))
         try:
             _write_all(file.handle, line, 0)
-            reach("create.written")
+            hit("create.written")
             if self._sync:
                 os.fsync(file.handle)
                 sync_folder(path.parent)
-            reach("create.synced")
+            hit("create.synced")
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -105,11 +105,11 @@ class TranscriptWriter:
         if (give_up := self._unclean.get(path)) is not None:
             self._clean(path, size, give_up=give_up)
         file = self._open(path, size)
-        reach("append.begun")
-        reach_half_way("append.half_written", lines, lambda part: os.pwrite(file.handle, part, size))
+        hit("append.begun")
+        hit_half_way("append.half_written", lines, lambda part: os.pwrite(file.handle, part, size))
         try:
             _write_all(file.handle, lines, size)
-            reach("append.written")
+            hit("append.written")
         except OSError as error:
             self.forget(path)
             give_up = self._sync and error.errno not in _NO_ROOM

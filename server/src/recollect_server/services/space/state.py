@@ -1,4 +1,4 @@
-"""The end of a conversation: what must be known to write its next line."""
+"""The state of a conversation at its end, which a write of its next line starts from."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from recollect_server.domain.time import arrival
 
 
 @frozen
-class Head:
-    """Where a conversation ends, and what is known of it there."""
+class ConversationState:
+    """A conversation at the end of its transcript."""
 
     conversation: Conversation
     size: int
@@ -19,18 +19,18 @@ class Head:
     number: int | None
     """Its number in the index; None if the index does not have it."""
     indexed: bool
-    """Whether the index has all of its lines."""
+    """True if the index has all of its lines."""
 
 
 @frozen
 class RequestKey:
-    """The caller's request id with the hash of its payload."""
+    """A caller's request id with the hash of its payload."""
 
     id: str
     hash: str
 
 
-def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
+def placed(head: ConversationState, messages: list[Message], now: int) -> list[Message]:
     """Return the messages with their sequence, turn number and time.
 
     A user message opens a turn; so does a first message. A late message keeps the number of the turn that it names.
@@ -66,7 +66,7 @@ def placed(head: Head, messages: list[Message], now: int) -> list[Message]:
     return done
 
 
-def placed_again(head: Head, messages: list[Message], turn_count: int) -> list[Message]:
+def placed_again(head: ConversationState, messages: list[Message], turn_count: int) -> list[Message]:
     """Return messages that were placed behind an end with `turn_count` turns, placed behind this end instead.
 
     A late message stays in its turn; the others move with the newest turn.

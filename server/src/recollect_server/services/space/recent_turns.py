@@ -1,7 +1,7 @@
-"""The newest turns of conversations, in memory: what a context is built from first.
+"""A cache of the newest turns of conversations, which a context is built from first.
 
-A tail is kept for a conversation once a context was built for it, and follows its appends. It knows up to which line it goes, so
-one that missed something is never taken for the newest: who asks says how many lines the transcript has.
+A conversation enters it when a context is built for it, and its appends are added. An entry knows its
+last line and a reader says how many lines the transcript has, so a stale entry is never used.
 """
 
 import threading
@@ -13,33 +13,33 @@ from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.storage.logs.lines import Line
 
-_MOST = 4096  # conversations
-_MAX_BYTES = 64 << 20  # of all together
-_MAX_TAIL = 256 << 10  # bytes of one: a longer one is read from the disk each time
+_MAX_CONVERSATIONS = 4096
+_MAX_BYTES = 64 << 20  # of all entries together
+_MAX_ENTRY = 256 << 10  # bytes; the turns of a larger one are read from the disk each time
 
 
 @dataclass(slots=True)
-class _Tail:
+class _Entry:
     lines: int
     messages: list[Message]
     size: int
 
 
-class Tails:
-    """The tails of a space. Safe to call from any thread; what concerns one conversation is called under its lock."""
+class RecentTurns:
+    """The cache of a space. Safe to call from any thread; a conversation's methods are called under its lock."""
 
-    def __init__(self, most: int = _MOST, turns: int = HOT_TURNS) -> None:
-        """`most` conversations are kept, of each the last `turns`."""
+    def __init__(self, most: int = _MAX_CONVERSATIONS, turns: int = HOT_TURNS) -> None:
+        """Keep the last `turns` turns of at most `most` conversations."""
         self.evicted: Callable[[str], None] = _nobody
-        """Told of each conversation whose tail made room for another's."""
+        """Called with each conversation that made room for another."""
         self._most = most
         self._turns = turns
         self._guard = threading.Lock()  # guards the order and the total; nothing slow happens under it
-        self._tails: OrderedDict[str, _Tail] = OrderedDict()
+        self._tails: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
 
     def get(self, conversation_id: str, lines: int) -> list[Message] | None:
-        """The messages of the newest turns, oldest first, of a transcript of so many lines; None if they are not here."""
+        """Return the messages of the newest turns, oldest first, of a transcript of `lines` lines; None if not cached."""
         with self._guard:
             tail = self._tails.get(conversation_id)
             if tail is None or tail.lines != lines:
@@ -48,12 +48,12 @@ class Tails:
             return list(tail.messages)
 
     def put(self, conversation_id: str, lines: int, messages: list[Message]) -> None:
-        """Keeps the messages of the newest turns, which were read."""
-        tail = _Tail(lines, list(messages), sum(map(_size, messages)))
+        """Cache the messages of the newest turns of a transcript of `lines` lines."""
+        tail = _Entry(lines, list(messages), sum(map(_size, messages)))
         gone: list[str] = []
         with self._guard:
             self._drop(conversation_id)
-            if tail.size > _MAX_TAIL:
+            if tail.size > _MAX_ENTRY:
                 return
             self._tails[conversation_id] = tail
             self._bytes += tail.size
@@ -64,7 +64,7 @@ class Tails:
             self.evicted(name)
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:
-        """Lines were appended. Of a conversation that has no tail here this is one look into a dictionary."""
+        """Add appended lines. A conversation that is not cached costs one dictionary lookup."""
         if conversation_id not in self._tails:
             return
         with self._guard:
@@ -76,14 +76,14 @@ class Tails:
             after = grown[-1].turn_number - self._turns if grown else 0
             messages = [message for message in grown if message.turn_number > after] if new else tail.messages
             size = sum(map(_size, messages)) if new else tail.size
-            if tail.lines != lines[0].sequence - 1 or size > _MAX_TAIL:
+            if tail.lines != lines[0].sequence - 1 or size > _MAX_ENTRY:
                 self._drop(conversation_id)
                 return
             self._bytes += size - tail.size
-            self._tails[conversation_id] = _Tail(lines[-1].sequence, messages, size)
+            self._tails[conversation_id] = _Entry(lines[-1].sequence, messages, size)
 
     def forget(self, conversation_id: str) -> None:
-        """The conversation's file changed or went."""
+        """Drop a conversation, whose file changed or is gone."""
         with self._guard:
             self._drop(conversation_id)
 

@@ -1,7 +1,8 @@
-"""Named points at which a test may kill this process, as a power cut or `kill -9` would: nothing is tidied up.
+"""Failpoints: named places at which a test may kill this process.
 
-The environment variable `RECOLLECT_KILL_AT=name` (or `name:3`, the third time) chooses one. Without it a point costs a call that
-returns at once. Every point is in `POINTS`, and tests/crash kills each.
+A kill is like a power cut or `kill -9`: nothing is tidied up. The environment variable
+`RECOLLECT_KILL_AT=name` (or `name:3`, the third time) chooses a failpoint. Without it each costs
+a call that returns at once. All are in `FAILPOINTS`, and tests/crash kills each of them.
 """
 
 import itertools
@@ -9,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 
-POINTS = {
+FAILPOINTS = {
     "folder.made": "a folder of the space is there, and not durable yet",
     "create.begun": "a conversation is to begin, and nothing is on the disk",
     "create.file_made": "its transcript is there, and empty",
@@ -56,23 +57,23 @@ POINTS = {
     "recover.index_removed": "the index that could not be used is removed, and there is no new one",
     "recover.done": "the index is brought up; nobody can call yet",
 }
-"""Every point, with what is true when it is reached."""
+"""Every failpoint, with what is true when it is hit."""
 
 _NAME, _, _TIMES = os.environ.get("RECOLLECT_KILL_AT", "").partition(":")
-if _NAME and _NAME not in POINTS:
-    raise ValueError(f"RECOLLECT_KILL_AT: there is no point {_NAME!r}")
+if _NAME and _NAME not in FAILPOINTS:
+    raise ValueError(f"RECOLLECT_KILL_AT: there is no failpoint {_NAME!r}")
 _passes = itertools.count(1)  # counts without a lock
 _NTH = int(_TIMES or 1)
 
 
-def reach(name: str) -> None:
-    """The point is reached: the end of this process, if it is the one chosen."""
+def hit(name: str) -> None:
+    """End this process here if this failpoint is the chosen one."""
     if name == _NAME and next(_passes) == _NTH:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def reach_half_way(name: str, data: bytes, write: Callable[[bytes], object]) -> None:
-    """The same, in the middle of a write: half of the bytes are written before the end."""
+def hit_half_way(name: str, data: bytes, write: Callable[[bytes], object]) -> None:
+    """End this process with half of the bytes written if this failpoint is the chosen one."""
     if name == _NAME and next(_passes) == _NTH:
         write(data[: len(data) // 2])
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What the index did not take in: which conversations it is behind in, and the requests whose lines it does not know."""
+"""The lag of the index: conversations with lines that it refused, and the requests of those lines."""
 
 import threading
 
@@ -10,31 +10,31 @@ from recollect_server.storage.logs.lines import Line
 log = structlog.get_logger("recollect.index")
 
 
-class Behind:
-    """The conversations that have lines in their transcripts which the index has not. Safe to call from any thread."""
+class IndexLag:
+    """The conversations whose transcripts have lines that the index lacks. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards everything below
         self._requests: dict[str, KnownRequest] = {}
         self._conversations: dict[str, None] = {}
         self.reason = ""
-        """Why the index is behind, or nothing."""
+        """The reason the index gave; empty if it lacks nothing."""
 
     def request(self, request_id: str) -> KnownRequest | None:
-        """A request whose lines the index does not have."""
+        """Return a request whose lines the index lacks, or None."""
         return self._requests.get(request_id)
 
     def has(self, conversation_id: str) -> bool:
-        """Whether the index is behind in a conversation."""
+        """Return True if the index lacks lines of a conversation."""
         return conversation_id in self._conversations
 
     def conversations(self) -> list[str]:
-        """Those the index is behind in."""
+        """Return the conversations that the index lacks lines of."""
         with self._guard:
             return list(self._conversations)
 
     def add(self, conversation_id: str, lines: list[Line], reason: str) -> None:
-        """The index did not take in these lines. Logged when it is the first to be behind."""
+        """Note that the index refused these lines. Log the first such conversation."""
         entry = lines[0].entry
         assert entry is not None
         with self._guard:
@@ -49,7 +49,7 @@ class Behind:
             log.error("index_behind", conversation=conversation_id, reason=reason)
 
     def note(self, conversation_id: str, reason: str) -> None:
-        """The index could not be brought up to a conversation."""
+        """Note that the index could not catch up with a conversation."""
         with self._guard:
             first = not self._conversations
             self._conversations[conversation_id] = None
@@ -58,7 +58,7 @@ class Behind:
             log.error("index_behind", conversation=conversation_id, reason=reason)
 
     def caught_up(self, conversation_id: str) -> None:
-        """The index has all of a conversation, or the conversation is gone."""
+        """Note that the index has all of a conversation, or that the conversation is deleted."""
         with self._guard:
             if conversation_id not in self._conversations:
                 return

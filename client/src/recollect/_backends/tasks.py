@@ -1,0 +1,106 @@
+"""A connection for the tasks of one event loop, over grpc.aio."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic
+
+import grpc
+import grpc.aio
+
+from recollect._shared import channel
+from recollect._shared.failures import failure
+from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect.errors import Cancelled, ClientClosed, RecollectError
+
+
+class Connection:
+    """A gRPC channel, opened by the first call because it belongs to the event loop of that call."""
+
+    def __init__(self, target: str, token: str | None) -> None:
+        self.target = channel.checked_target(target)
+        self._metadata = channel.call_metadata(token)
+        self._closed = False
+        self._channel: grpc.aio.Channel | None = None
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
+
+    async def send(self, call: Call[Request, Response, Answer], timeout: float) -> Response | RecollectError:
+        """Send a call once and return its response or its failure. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this client is closed")
+        try:
+            method = self._method(call.method)
+            return await method(call.request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            outcome = failure(error)
+        except asyncio.CancelledError:
+            # close() cancels the calls that run. A task that was cancelled itself must hear of it;
+            # one that was not, must not.
+            task = asyncio.current_task()
+            if not self._closed or task is None or task.cancelling():
+                raise
+            outcome = RecollectError("cancelled")
+        return ClientClosed("this client was closed during the call") if self._closed else outcome
+
+    def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
+        """Open a stream. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this client is closed")
+        opened = self._connected().unary_stream(method.path, method.serialize, method.parse)
+        return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
+
+    async def close(self) -> None:
+        """End the connection and the calls that run over it. Closing again does nothing."""
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _connected(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
+        return self._channel
+
+    def _method(self, method: Method[Request, Response]) -> "grpc.aio.UnaryUnaryMultiCallable[Request, Response]":
+        if method.path not in self._methods:
+            opened = self._connected().unary_unary(method.path, method.serialize, method.parse)
+            self._methods[method.path] = opened
+        return self._methods[method.path]
+
+
+class Stream(Generic[Response]):
+    """The responses of one streaming call, in order."""
+
+    def __init__(self, call: Any, closed: Callable[[], bool]) -> None:
+        self._call = call
+        self._closed = closed
+        self._cancelled = False
+
+    async def read(self) -> Response | None:
+        """Return the next response, None at the end. Raises RecollectError, ClientClosed."""
+        try:
+            response = await self._call.read()
+        except grpc.RpcError as error:
+            if self._closed():
+                raise ClientClosed("this client was closed") from None
+            raise failure(error) from None
+        except asyncio.CancelledError:
+            # As in `send`: only a task that was cancelled itself must hear of it.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            if self._closed() or self._cancelled:
+                raise ClientClosed("this client was closed") from None
+            # An earlier reader gave up waiting, which ended the stream.
+            raise Cancelled("the stream was cancelled", code="CANCELLED") from None
+        return None if response is grpc.aio.EOF else response
+
+    def cancel(self) -> None:
+        """End the stream."""
+        self._cancelled = True
+        self._call.cancel()
+
+
+class Done(Awaitable[None]):
+    """An awaitable that is done. A coroutine would do nothing, and warn, where nobody awaits it."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()

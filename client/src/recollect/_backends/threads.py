@@ -1,0 +1,78 @@
+"""A connection that threads share, over grpc."""
+
+from collections.abc import Callable
+from typing import Any, Generic
+
+import grpc
+
+from recollect._shared import channel
+from recollect._shared.failures import failure
+from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect.errors import ClientClosed, RecollectError
+
+
+class Connection:
+    """A gRPC channel. It connects with the first call."""
+
+    def __init__(self, target: str, token: str | None) -> None:
+        self.target = channel.checked_target(target)
+        self._metadata = channel.call_metadata(token)
+        self._closed = False
+        self._channel = grpc.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
+        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
+
+    def send(self, call: Call[Request, Response, Answer], timeout: float) -> Response | RecollectError:
+        """Send a call once and return its response or its failure. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this client is closed")
+        try:
+            method = self._method(call.method)
+            return method(call.request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            outcome = failure(error)
+        except ValueError as error:  # raised by grpc where another thread has just closed the channel
+            outcome = RecollectError(str(error))
+        return ClientClosed("this client was closed during the call") if self._closed else outcome
+
+    def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
+        """Open a stream. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this client is closed")
+        try:
+            opened = self._channel.unary_stream(method.path, method.serialize, method.parse)
+            return Stream(opened(request, metadata=self._metadata), lambda: self._closed)
+        except ValueError as error:  # as in `send`
+            raise ClientClosed(str(error)) from None
+
+    def close(self) -> None:
+        """End the connection and the calls that run over it. Closing again does nothing."""
+        self._closed = True
+        self._channel.close()
+
+    def _method(self, method: Method[Request, Response]) -> "grpc.UnaryUnaryMultiCallable[Request, Response]":
+        if method.path not in self._methods:
+            opened = self._channel.unary_unary(method.path, method.serialize, method.parse)
+            self._methods[method.path] = opened
+        return self._methods[method.path]
+
+
+class Stream(Generic[Response]):
+    """The responses of one streaming call, in order."""
+
+    def __init__(self, call: Any, closed: Callable[[], bool]) -> None:
+        self._call = call
+        self._closed = closed
+
+    def read(self) -> Response | None:
+        """Return the next response, None at the end. Raises RecollectError, ClientClosed."""
+        try:
+            response: Response | None = next(self._call, None)
+        except grpc.RpcError as error:
+            if self._closed():
+                raise ClientClosed("this client was closed") from None
+            raise failure(error) from None
+        return response
+
+    def cancel(self) -> None:
+        """End the stream."""
+        self._call.cancel()
