@@ -17,7 +17,6 @@ import orjson
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.space.catching_up import folded, read_unindexed
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.index.requests import KnownRequest
@@ -117,7 +116,7 @@ def lines_then(space: Space, replays: Replays, known: KnownRequest) -> tuple[lis
     wrote: list[Line] = []
     try:
         for line in space.logs.read(known.conversation_id, end):
-            conversation = folded(conversation, line, known.conversation_id)
+            conversation = space.transcripts.folded(conversation, line, known.conversation_id)
             end = Position(line.sequence, line.end)
             if line.sequence >= known.first_sequence:
                 wrote.append(line)
@@ -138,7 +137,7 @@ def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]
 
 
 def _read_known(space: Space, request_id: str, conversation_id: str) -> KnownRequest | None:
-    lines, _ = read_unindexed(space.logs, conversation_id, None)
+    lines, _ = space.transcripts.read_whole(conversation_id)
     wrote = [line for line in lines if line.entry and line.entry.stamp.request_id == request_id]
     if not wrote:
         return None

@@ -19,17 +19,17 @@ from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
-from recollect_server.services.space.comparing import differences, read_whole
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.index_lag import IndexLag
-from recollect_server.services.space.lines import entries_of, folded_over
 from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.logs import IndexAhead, entries_of
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.recent_turns import RecentTurns
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import ConversationState, RequestKey, placed_again
 from recollect_server.services.space.trust import RecentRequests, Suspects
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile
@@ -58,6 +58,7 @@ class Space:
     def __init__(self, logs: FolderStore, index: Index, clock: Clock, hot_turns: int = HOT_TURNS) -> None:
         """`hot_turns` of a conversation are kept in memory once a context was built for it."""
         self.logs = logs
+        self.transcripts = ConversationLogs(logs)
         self.index = index
         self.clock = clock
         self.anchors = AnchorFile(logs)
@@ -169,12 +170,12 @@ class Space:
         try:
             size = self.logs.length(conversation_id)
         except LogNotFound:
-            raise not_there(self.logs, conversation_id) from None
+            raise self.transcripts.not_found(conversation_id) from None
         try:
             stored = self.index.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = catch_up(self.logs, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
-                stored = caught.stored
+                caught = self.transcripts.catch_up(self.index, conversation_id, stored, time=self.clock(), log_updates=True)
+                stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
                 if self.index.note_refused_cursors():
                     self.on_cursors_lost()
                 self.anchors.changed()
@@ -204,8 +205,9 @@ class Space:
         if stored is None:
             wrong = "it is not in the index"
         else:
-            read = read_whole(self.logs, conversation_id)
-            wrong = next(differences(self.logs, Contents(self.index), stored, read, words=False), "")
+            contents = Contents(self.index)
+            reading = self.transcripts.read_to_compare(contents, conversation_id, stored)
+            wrong = next(self.transcripts.differences(contents, conversation_id, stored, reading, words=False), "")
         if wrong:
             self.distrust(f"{conversation_id}: {wrong}")
             raise IndexUnavailable(f"the index is damaged: {wrong}")
@@ -230,9 +232,9 @@ class Space:
 
     def _read_head(self, conversation_id: str) -> ConversationState:
         """The end of a conversation by the transcript alone."""
-        lines, conversation = read_unindexed(self.logs, conversation_id, None)
+        lines, conversation = self.transcripts.read_whole(conversation_id)
         if conversation is None:
-            raise not_there(self.logs, conversation_id)
+            raise self.transcripts.not_found(conversation_id)
         return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: ConversationState) -> None:
@@ -300,9 +302,7 @@ class Space:
         """Writes the first lines of a new conversation, all or none, durable when it returns. The first says that it began; a
         message brings its sequence and turn. Raises StorageUnavailable. Hold its lock.
         """
-        lines, data = encoded(entries_of(contents, request))
-        self.logs.append(conversation_id, START, data)
-        return self._index(None, lines)
+        return self._index(conversation_id, None, self.transcripts.append(conversation_id, START, contents, request))
 
     def commit(
         self, head: ConversationState, contents: list[Content], request: RequestKey | None, *, draft_id: str = ""
@@ -333,9 +333,9 @@ class Space:
 
     def _write(self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
         end = Position(head.lines, head.size)
-        lines, data = encoded(entries_of(contents, request, draft_id), *end)
-        self.logs.append(head.conversation.id, end, data)
-        return self._index(head, lines)
+        return self._index(
+            head.conversation.id, head, self.transcripts.append(head.conversation.id, end, contents, request, draft_id)
+        )
 
     def _hold(
         self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str, reason: str
@@ -346,15 +346,20 @@ class Space:
         if not messages:
             return StorageUnavailable(refused)
         lines, data = encoded(entries_of(contents, request, draft_id), head.lines, head.size)
-        end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
+        end = replace(
+            head,
+            conversation=self.transcripts.behind(head.conversation, lines, head.conversation.id),
+            size=lines[-1].end,
+            lines=lines[-1].sequence,
+        )
         batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
         if self.pending.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
-    def _index(self, head: ConversationState | None, lines: list[Line]) -> Committed:
+    def _index(self, conversation_id: str, head: ConversationState | None, lines: list[Line]) -> Committed:
         before = head.conversation if head else None
-        after = folded_over(before, lines)
+        after = self.transcripts.behind(before, lines, conversation_id)
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed
