@@ -1,4 +1,4 @@
-"""Prompts, and the schema of the answers.
+r"""Prompts, and the schema of the answers.
 
 A transcript is data. It is sent as JSON lines inside a fence that no line of it can close (`<` is `\u003c` there, a new line `\n`),
 and the only answer that the API lets the model give is JSON of one shape: whatever a message asks for, notes come back or nothing
