@@ -16,7 +16,7 @@ TODAY = date(2026, 11, 22)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the files that a release changes."""
+    """Return a copy of the files that a release changes."""
     for name in (*release.VERSIONS, "CHANGELOG.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, tmp_path / name)
