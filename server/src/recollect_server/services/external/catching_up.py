@@ -52,7 +52,7 @@ def catch_up(
     `time` is now. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and CommunicationNotFound if no whole line is left.
     """
     path = folder.path(communication_id)
-    stored = index.communication(communication_id)
+    stored = index.external.find(communication_id)
     offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
     known = stored.communication if stored else None
     try:
@@ -73,7 +73,7 @@ def catch_up(
                 damage.see(line)
             waiting += chunk
             if known is not None:
-                index.add_external(before, known, waiting, time=time, log=log_updates)
+                index.external.add(before, known, waiting, time=time, log=log_updates)
                 waiting = []
                 hit("external.part")
         damage.end_run()
@@ -92,7 +92,7 @@ def bring_up(folder: TranscriptFolder, index: Index, clock: Clock, *, rebuilt: b
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead, IndexUnavailable, OSError.
     """
     done = CaughtUp()
-    known = index.external_progress()
+    known = index.external.progress()
     behind: list[str] = []
     if folder.root.is_dir():
         sync_folder(folder.root)
@@ -103,7 +103,7 @@ def bring_up(folder: TranscriptFolder, index: Index, clock: Clock, *, rebuilt: b
     if known:
         raise IndexAhead(f"{len(known)} external communications are indexed and have no transcript, as {next(iter(known))}")
     if behind and not rebuilt:
-        index.skip_external_cursors()
+        index.external.skip_cursors()
     for communication_id in sorted(behind):
         try:
             catch_up(folder, index, communication_id, done, time=clock(), log_updates=not rebuilt)

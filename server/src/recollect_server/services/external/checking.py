@@ -46,10 +46,10 @@ def check(folder: TranscriptFolder, index: Index | None) -> Checked:
     """Looks at every one. Raises OSError, IndexUnavailable."""
     done = Checked()
     contents = ExternalContents(index) if index else None
-    known = set(index.external_progress()) if index else set()
+    known = set(index.external.progress()) if index else set()
     for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
         read = _Read()
-        stored = index.communication(name) if index else None
+        stored = index.external.find(name) if index else None
         words = partial(_has_words, contents, stored.number) if contents and stored else _unasked
         wrong = list(_transcript(folder, name, size, read, words))
         done.communications += 1
@@ -68,7 +68,7 @@ def index_problems(folder: TranscriptFolder, index: Index) -> list[str]:
     problems: list[str] = []
     for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
         read = _Read()
-        stored = index.communication(name)
+        stored = index.external.find(name)
         words = partial(_has_words, contents, stored.number) if stored else _unasked
         for _ in _transcript(folder, name, size, read, words):
             pass
@@ -121,7 +121,7 @@ def _transcript(
 
 def _indexed(index: Index, contents: ExternalContents, name: str, read: _Read) -> Iterator[str]:
     """What the index has otherwise than the transcript says."""
-    stored = index.communication(name)
+    stored = index.external.find(name)
     if stored is None:
         yield "is not in the index"
         return

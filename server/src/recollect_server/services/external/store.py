@@ -23,7 +23,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.logs.reader import read_lines, scan
 from recollect_server.storage.logs.writer import TranscriptChanged
 
@@ -73,7 +73,7 @@ class CommunicationStore:
 
     def find(self, communication_id: str) -> StoredCommunication:
         """A communication. Raises CommunicationNotFound, IndexUnavailable."""
-        stored = self.space.index.communication(communication_id) if is_communication_id(communication_id) else None
+        stored = self.space.index.external.find(communication_id) if is_communication_id(communication_id) else None
         if stored is None:
             raise CommunicationNotFound(communication_id)
         return stored
@@ -116,7 +116,7 @@ class CommunicationStore:
             known = folded(known, line, communication_id)
         assert known is not None
         try:
-            self.space.index.add_external(before, known, lines, time=self.space.clock())
+            self.space.index.external.add(before, known, lines, time=self.space.clock())
         except IndexUnavailable as error:
             self._behind.add(communication_id)
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))

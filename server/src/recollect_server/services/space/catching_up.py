@@ -181,7 +181,7 @@ def forget_anchors_again(folder: TranscriptFolder, index: Index) -> None:
     Raises IndexUnavailable, OSError.
     """
     for key, until in forgotten_keys(folder).items():
-        index.forget_anchors(key, until)
+        index.anchors.forget(key, until)
 
 
 def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
@@ -189,7 +189,7 @@ def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
 
     What was put in or taken out before them moves both. Then nothing that the index knows is where it says. Raises OSError.
     """
-    if newest := index.newest(stored.number):
+    if newest := index.messages.newest(stored.number):
         place, turn_number, timestamp = newest
         entry = read_lines(path, [place])[0].entry
         content = entry.content if entry else None

@@ -86,7 +86,7 @@ def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recov
         index = Index(folder.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
-    index.claim_file(copied=False)
+    index.log.claim_file(copied=False)
     return _bring_up(folder, index, clock, progress, rebuilt=True)
 
 
@@ -107,8 +107,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     try:
         problem = index.problem()
         if not problem:
-            index.claim_file(copied=state is Seal.COPIED)
-            index.empty_log()  # after a crash it may hold words of what was deleted right before
+            index.log.claim_file(copied=state is Seal.COPIED)
+            index.removal.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -129,7 +129,7 @@ def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recove
         whole = sum(sizes.values()) <= at_once
         contents = Contents(index)
         for conversation_id in sizes:
-            stored = index.find(conversation_id)
+            stored = index.conversations.find(conversation_id)
             if stored is None:  # its transcript cannot be read, and this was logged
                 continue
             if whole:
@@ -196,7 +196,7 @@ def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversat
 def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     deleting = folder.deleting()
     if deleting and not rebuilt:
-        index.skip_cursors()  # what goes may have changed before, and the index not know of it
+        index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorFile(folder, TranscriptWriter(sync=True)) if deleting else None
     bring_up_forgotten(folder, index)
     for conversation_id in deleting:
@@ -204,7 +204,7 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
             drop_anchors(anchors, conversation_id)
         _finish_interrupted_delete(folder, index, conversation_id, clock)
     hit("recover.deletes_finished")
-    known = index.progress()
+    known = index.conversations.progress()
     behind: list[str] = []
     total = 0
     for conversation_id, size in folder.sizes():
@@ -214,12 +214,12 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     if known:
         raise IndexAhead(f"{len(known)} conversations are indexed and have no transcript, as {next(iter(known))}")
     if behind and not rebuilt:
-        index.skip_cursors()
+        index.log.skip_cursors()
     messages = damaged = cut = 0
     for done, (conversation_id, mended) in enumerate(_mended(folder, sorted(behind), ahead=rebuilt)):
         progress(done, len(behind))
         try:
-            stored = None if rebuilt else index.find(conversation_id)
+            stored = None if rebuilt else index.conversations.find(conversation_id)
             caught = catch_up(
                 folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
             )

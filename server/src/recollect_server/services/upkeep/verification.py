@@ -74,7 +74,7 @@ def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
 
 
 def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
-    known = set(index.progress()) if index else set()
+    known = set(index.conversations.progress()) if index else set()
     embedded = _embedded(folder, done)
     names = sorted(folder.sizes())
     done.problems += _anchors(folder, {name for name, _ in names})
@@ -87,7 +87,7 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
         done.messages += len(read.messages)
         if index and contents:
             known.discard(name)
-            stored = index.find(name)
+            stored = index.conversations.find(name)
             wrong += ["is not in the index"] if stored is None else differences(folder, contents, stored, read)
             wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
@@ -152,7 +152,7 @@ def _indexed_anchors(index: Index, stored: Stored, read: Read, gone: dict[str, i
     expected = {
         (line, it.key, it.value, it.confidence, it.sequence, it.time) for line, it in read.anchors if it.time > gone.get(it.key, -1)
     }
-    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors(stored.number)}
+    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors.of(stored.number)}
     for line in sorted({anchor[0] for anchor in expected ^ found}):
         yield f"line {line}: the index has another anchor than the transcript"
 
