@@ -10,6 +10,7 @@ request that comes by a socket, together with the standard streams of the child.
 threads, so that forking is safe.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -30,10 +31,11 @@ from typing import IO, Any, Self
 
 from recollect_server.storage import failpoints
 
-SERVER, CLIENT = "recollect_server.__main__", "recollect.cli.main"
+SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.bridge.main"
 """Programs are named by the module whose `main` they run."""
 
-_IMPORTED = (SERVER, "recollect_server.cli.serve", CLIENT, "recollect.cli.group")
+_LATER = {SERVER: "recollect_server.cli.serve", CLIENT: "recollect.cli.group", BRIDGE: "recollect.bridge.server"}
+"""Modules that a program imports when it knows what it is asked for."""
 _ROOT = Path(__file__).parents[1]
 _MAX_REQUEST = 1 << 18
 
@@ -157,6 +159,7 @@ def _parent() -> socket.socket:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     os.posix_spawn(sys.executable, [sys.executable, "-P", __file__, str(theirs.fileno())], environment)
     theirs.close()
+    atexit.register(ours.close)
     return ours
 
 
@@ -194,6 +197,8 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if not data:
             os._exit(0)
         *streams, report = descriptors
+        request = json.loads(data)
+        _import(request["program"])
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -201,11 +206,21 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
             requests.close()
             for descriptor in (woken, wake, report, *reports.values()):
                 os.close(descriptor)
-            return json.loads(data), streams
+            return request, streams
         os.write(report, pid.to_bytes(4, "little"))
         reports[pid] = report
         for descriptor in streams:
             os.close(descriptor)
+
+
+@cache
+def _import(program: str) -> None:
+    """Import a program that is asked for first, for all of its processes."""
+    importlib.import_module(program)
+    if later := _LATER.get(program):
+        importlib.import_module(later)
+    gc.collect()
+    gc.freeze()  # or each child's collector would touch, and so copy, all that it shares with this process
 
 
 def _report_ended(reports: dict[int, int]) -> None:
@@ -244,8 +259,4 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(_ROOT))
-    for module in _IMPORTED:
-        importlib.import_module(module)
-    gc.collect()
-    gc.freeze()  # or each child's collector would touch, and so copy, all that it shares with this process
     _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -18,6 +18,7 @@ import structlog
 from recollect_server.cli.logs import Output
 from recollect_server.domain.time import system_clock
 
+from tests.programs import SERVER, Forked
 from tests.server.conftest import Service, at_once, code_of, user
 from tests.waiting import until
 
@@ -27,7 +28,7 @@ INDEX = "default/conversations/conversations.db"
 
 
 @contextmanager
-def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
+def serving(folder: Path, **streams: Any) -> Iterator[tuple[Forked, Service]]:
     """A server of its own with these standard streams, at a Unix socket: what it prints may go nowhere."""
     folder.mkdir(exist_ok=True)
     socket = folder / "s"
@@ -43,7 +44,7 @@ def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[byt
         "--slow-call",
         "0s",
     ]
-    with subprocess.Popen([sys.executable, "-m", "recollect_server", "serve", *flags], **streams) as process:
+    with Forked(SERVER, ["serve", *flags], text=False, **streams) as process:
         until(lambda: process.poll() is not None or socket.exists(), 60)
         service = Service(f"unix:{socket}")
         try:
@@ -54,7 +55,7 @@ def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[byt
             process.kill()
 
 
-def use(process: subprocess.Popen[bytes], service: Service, folder: Path, scale: int) -> None:
+def use(process: Forked, service: Service, folder: Path, scale: int) -> None:
     """Append from many callers, lose the index under them, which is logged as a warning, and search."""
     conversations = [service.create().id for _ in range(CALLERS)]
     threads = threads_of(process)
@@ -76,14 +77,14 @@ def with_word(service: Service, word: str) -> list[str]:
     return service.found(word) if code_of(lambda: service.found(word)) == "OK" else []
 
 
-def threads_of(process: subprocess.Popen[bytes]) -> int:
+def threads_of(process: Forked) -> int:
     """How many threads a process has; 0 where that cannot be read."""
     with suppress(OSError):
         return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
     return 0
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: Forked) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
 
