@@ -182,10 +182,10 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
+        if settings.get("embedder") == "onnx":
+            load_models_once()
         values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
-        if chosen.embedder != "off":
-            load_models_once()
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
         running.append(server)
         return server
