@@ -5,7 +5,6 @@ Read from the transcript each time, with the index only saying where; without th
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -13,13 +12,13 @@ import structlog
 
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.turns import Place, newest_within
-from recollect_server.storage.logs.reader import Line, around, messages_of, read_lines, scan
+from recollect_server.storage.logs.reader import Line, messages_of
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -72,8 +71,7 @@ class WorkingContext:
     ) -> Loaded:
         """The newest turns of a conversation, or those before a turn or a line. 0 means the default."""
         limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens, self._defaults.max_bytes)
-        with self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+        head = self._space.read(conversation_id)
         conversation = head.conversation
         history = bool(before_turn or before_sequence)
         after_turn = 0 if history else conversation.compressed_through
@@ -251,20 +249,16 @@ def read_turns(
         seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
         range_of_turns = (0, 0)
     end = head.size if last is not None else 0
-    try:
-        damaged, left_out = around(space.folder.path(head.conversation.id), places, end, range_of_turns)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    damaged, left_out = space.lines_between(head.conversation.id, places, end, range_of_turns)
     _check_taken_in(space, head)
     if left_out or not seems_whole:
-        with nullcontext() if is_locked else space.locks.hold(head.conversation.id):
-            space.compare(head.conversation.id)
+        space.compare(head.conversation.id, is_locked=is_locked)
     return Turns(turns.messages, turns.damaged + damaged)
 
 
 def _check_taken_in(space: Space, head: ConversationState) -> None:
     """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
-    if space.lag.has(head.conversation.id):
+    if space.is_lagging(head.conversation.id):
         raise IndexUnavailable("the index did not take in the newest lines")
 
 
@@ -272,10 +266,7 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     """The messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
-    try:
-        lines = read_lines(space.folder.path(conversation_id), places)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    lines = space.lines_at(conversation_id, places)
     messages = messages_of(lines)
     return Turns(messages, len(lines) - len(messages))
 
@@ -293,12 +284,12 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
 def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
     """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
     try:
-        for line in scan(space.folder.path(head.conversation.id)):
+        for line in space.lines(head.conversation.id):
             if line.sequence > head.lines:
                 return
             yield line
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    except ConversationNotFound as error:  # it was deleted after its state was read
+        raise StorageUnavailable("the transcript cannot be read: it is gone") from error
 
 
 def _all_messages(space: Space, head: ConversationState) -> tuple[list[Message], int]:

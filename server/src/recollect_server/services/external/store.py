@@ -5,7 +5,6 @@ either. A provider, or an owner's panel, comes again. What is written and could 
 asked, so no message that was delivered twice is ever taken for a new one.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -18,6 +17,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
 from recollect_server.services.space.catching_up import IndexAhead
+from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.space.lines import encoded
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -39,13 +39,11 @@ class Written:
 
 
 class CommunicationStore:
-    """The external communications of a space. A communication is written under `space.locks.hold(its id)`."""
+    """The external communications of a space. A communication is written under `space.exclusive(conversation=…)`."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.folder = space.folder.external
-        self.on_change: Callable[[], None] = _nothing
-        """Called after each change, when it is in the index."""
         self._behind: set[str] = set()  # what the index did not take in
 
     @property
@@ -56,12 +54,12 @@ class CommunicationStore:
     def bring_up(self) -> None:
         """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold no communication's lock."""
         for communication_id in sorted(self._behind):
-            with self.space.locks.hold(communication_id), suppress(CommunicationNotFound):
+            with self.space.exclusive(conversation=communication_id), suppress(CommunicationNotFound):
                 self.space.writer.forget(self.folder.path(communication_id))  # its tail may be mended
                 self._catch_up(communication_id)
             self._behind.discard(communication_id)
             log.warning("communication_caught_up", communication=communication_id)
-            self.on_change()
+            self.space.publish(CommunicationChanged(communication_id))
 
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
@@ -122,7 +120,7 @@ class CommunicationStore:
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))
             raise
         hit("external.indexed")
-        self.on_change()
+        self.space.publish(CommunicationChanged(communication_id))
         return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
@@ -153,7 +151,3 @@ class CommunicationStore:
         if known is None:
             raise CommunicationNotFound(communication_id)
         return Written(known, batch)
-
-
-def _nothing() -> None:
-    """Nobody is to be told."""

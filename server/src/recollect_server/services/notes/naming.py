@@ -20,13 +20,12 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
-from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
 from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
-from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.note_queue import Waiting
@@ -135,13 +134,12 @@ class Naming:
     def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
         idle, by = waiting.idle, self._model
         conversation_id = material.conversation.id
-        with self._space.locks.hold(conversation_id):
-            head = self._space.end(conversation_id)
-            went_on = head.conversation.message_count != material.conversation.message_count
-            due = self._wants_title(head.conversation, material, waiting)
+        with self._space.writing(conversation_id) as state:
+            went_on = state.conversation.message_count != material.conversation.message_count
+            due = self._wants_title(state.conversation, material, waiting)
             events: list[Event] = []
             time = self._space.clock()
-            if not went_on and self._wants_notes(head.conversation, waiting):
+            if not went_on and self._wants_notes(state.conversation, waiting):
                 events.append(Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model))
                 events += [
                     AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
@@ -154,10 +152,9 @@ class Naming:
                 events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
             if events:
                 hit("event.begun")
-                self._space.commit(head, [*events], None)
-                self._space.anchors.changed()
+                self._space.append(state, events)
                 hit("event.recorded")
-        if due and not notes.title and not head.conversation.title:
+        if due and not notes.title and not state.conversation.title:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:
             self._space.index.forget_wish(waiting.number)
@@ -166,14 +163,12 @@ class Naming:
 
 def read_material(space: Space, conversation_id: str) -> Material:
     """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if this one cannot be read."""
-    with space.locks.hold(conversation_id):
-        conversation = space.end(conversation_id).conversation
+    with space.writing(conversation_id) as state:
+        conversation = state.conversation
     try:
-        lines, _ = read_unindexed(space.folder, conversation_id, None)
-    except FileNotFoundError:
-        raise ConversationNotFound(conversation_id) from None
-    except OSError as error:
-        raise CannotWrite(f"the transcript cannot be read: {error.strerror}") from error
+        lines = list(space.lines(conversation_id))
+    except StorageUnavailable as error:
+        raise CannotWrite(str(error)) from error
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0

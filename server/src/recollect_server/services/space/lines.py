@@ -1,5 +1,6 @@
 """What is about to be written, as lines."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from recollect_server.domain.conversation import Content, Conversation, fold
@@ -19,7 +20,7 @@ def folded_over(conversation: Conversation | None, lines: list[Line]) -> Convers
 
 
 def encoded(
-    contents: list[Content], request: RequestKey | None, draft_id: str, *, offset: int, sequence: int
+    contents: Sequence[Content], request: RequestKey | None, draft_id: str, *, offset: int, sequence: int
 ) -> tuple[list[Line], bytes]:
     """What is to be written at this place, as lines and as bytes. Messages bring their sequence, which must be the line's."""
     lines: list[Line] = []

@@ -16,11 +16,11 @@ import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.services.external.catching_up import bring_up as bring_up_external
 from recollect_server.services.external.checking import index_problems
 from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
 from recollect_server.services.space.comparing import differences, lost_requests, read_whole
+from recollect_server.services.space.deletion import bring_up_forgotten, drop_anchors, finish_delete
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files

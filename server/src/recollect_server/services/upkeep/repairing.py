@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import structlog
 
-from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.deletion import bring_up_forgotten, finish_delete
+from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, StorageUnavailable
 from recollect_server.services.external import catching_up as external
-from recollect_server.services.space.catching_up import catch_up, forget_anchors_again
+from recollect_server.services.space.catching_up import forget_anchors_again
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
@@ -24,19 +24,15 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
     try:
         if (reason := space.index.lost()) and not _renew(space, reason, stopping):
             return False
-        if space.suspects.reason and not _compare(space, stopping):
+        if not space.is_verified and not _compare(space, stopping):
             return False
-        for conversation_id in space.lag.conversations():
-            if stopping():
+        for conversation_id in space.lagging():
+            if stopping() or not space.catch_up(conversation_id):
                 return False
-            with space.locks.hold(conversation_id):
-                # One whose transcript refuses to be written is caught up when it is written to.
-                if not space.pending.of(conversation_id) and not _caught_up(space, conversation_id):
-                    return False
     except (IndexUnavailable, StorageUnavailable, OSError) as error:
         log.warning("index_not_repaired", reason=str(error))
         return False
-    return not space.lag.conversations()
+    return not space.lagging()
 
 
 def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
@@ -44,36 +40,19 @@ def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
 
     Raises IndexUnavailable, StorageUnavailable.
     """
-    for conversation_id in space.suspects.waiting():
+    for conversation_id in space.unverified():
         if stopping():
             return False
-        with space.locks.hold(conversation_id):
-            if space.pending.of(conversation_id):
-                continue  # its end may never have reached the disk
-            try:
-                space.head(conversation_id)  # reading where it ends compares it
-            except (ConversationNotFound, StorageUnavailable):
-                space.suspects.clear(conversation_id)
-    if space.suspects.waiting():
+        space.verify(conversation_id)
+    if space.unverified():
         return False
     problems = Contents(space.index).problems()
     if wrong := problems[0] if problems else space.index.miscount():
         space.distrust(wrong)
         return False
-    space.suspects.end()
+    space.trust()
     log.info("index_compared")
     return True
-
-
-def _caught_up(space: Space, conversation_id: str) -> bool:
-    """Brings the index up to one conversation. False if it refuses still. Hold the conversation's lock."""
-    try:
-        done = space.head(conversation_id).indexed
-    except ConversationNotFound:
-        done = True
-    if done:
-        space.lag.caught_up(conversation_id)
-    return done
 
 
 def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
@@ -92,8 +71,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
                 new.want_rebuild("the server stopped while it was made")
                 new.close()
                 return False
-            with space.locks.hold(conversation_id):
-                _bring_up(space, new, conversation_id)
+            space.build(new, conversation_id)
         forget_anchors_again(space.folder, new)
         _bring_up_external(space, new)
         new.settle()  # what is routed asks it for what it has, and does not wait
@@ -105,28 +83,18 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.folder.sizes():
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
-            space.lag.note(conversation_id, "the new index does not have all of it")
+            space.note_lag(conversation_id, "the new index does not have all of it")
     for conversation_id in space.folder.deleting():  # their deletes found no index
-        with space.locks.hold(conversation_id):
+        with space.exclusive(conversation=conversation_id):
             finish_delete(space.folder, new, conversation_id, space.clock())
     return True
-
-
-def _bring_up(space: Space, new: Index, conversation_id: str) -> None:
-    if space.pending.of(conversation_id):  # the end of its file may be nothing: it is caught up when it is written to
-        space.lag.note(conversation_id, "its transcript refuses to be written")
-        return
-    try:
-        catch_up(space.folder, new, conversation_id, None, time=space.clock(), log_updates=False, wait=False)
-    except (ConversationNotFound, StorageUnavailable) as error:
-        log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
 
 
 def _bring_up_external(space: Space, new: Index) -> None:
     """What is written to one meanwhile finds no index, and is indexed by whoever comes next (see `external.store`)."""
     folder = space.folder.external
     for communication_id, _ in folder.sizes() if folder.root.is_dir() else ():
-        with space.locks.hold(communication_id):
+        with space.exclusive(conversation=communication_id):
             try:
                 external.catch_up(folder, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
             except (CommunicationNotFound, StorageUnavailable) as error:
