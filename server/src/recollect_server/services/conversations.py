@@ -44,7 +44,7 @@ from recollect_server.services.space.state import ConversationState, placed
 from recollect_server.services.working_context import turns_of
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import messages_of
+from recollect_server.storage.logs.lines import messages_of
 from recollect_server.storage.logs.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")

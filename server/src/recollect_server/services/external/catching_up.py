@@ -11,10 +11,9 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.catching_up import Damage, IndexAhead, chunks
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.files import TranscriptFolder, sync_folder
-from recollect_server.storage.logs.reader import Line, ends_a_line, scan
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
-from recollect_server.storage.logs.repair import mend
+from recollect_server.storage.logs.store import START, Kind, LogNotFound, LogStore, Position
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -44,28 +43,24 @@ def folded(before: Communication | None, line: Line, communication_id: str) -> C
     return after
 
 
-def catch_up(
-    folder: TranscriptFolder, index: Index, communication_id: str, done: CaughtUp, *, time: int, log_updates: bool
-) -> None:
+def catch_up(logs: LogStore, index: Index, communication_id: str, done: CaughtUp, *, time: int, log_updates: bool) -> None:
     """Mends the tail of a transcript and indexes what the index does not have yet. Hold the communication's lock.
 
     `time` is now. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and CommunicationNotFound if no whole line is left.
     """
-    path = folder.path(communication_id)
     stored = index.communication(communication_id)
-    offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
+    at = Position(stored.lines, stored.bytes) if stored else START
     known = stored.communication if stored else None
     try:
-        size = path.stat().st_size
-        if size < offset or not ends_a_line(path, offset):
-            raise IndexAhead(f"{path.name} is another one than was indexed, up to byte {offset}")
-        if torn := mend(path, folder.torn_path(communication_id), offset, lines + 1):
+        if logs.length(communication_id) < at.bytes or not logs.is_boundary(communication_id, at):
+            raise IndexAhead(f"{communication_id} is another one than was indexed, up to byte {at.bytes}")
+        if torn := logs.recover(communication_id, at):
             log.warning("torn_tail_cut", communication=communication_id, bytes=torn.bytes_cut, reason=torn.reason)
             done.bytes_cut += torn.bytes_cut
         hit("external.mended")
         damage = Damage(communication_id)
         waiting: list[Line] = []  # damaged ones at the top: nothing is known yet
-        for chunk in chunks(scan(path, offset, lines + 1)):
+        for chunk in chunks(logs.read(communication_id, at)):
             before = known
             for line in chunk:
                 known = folded(known, line, communication_id)
@@ -78,15 +73,13 @@ def catch_up(
                 hit("external.part")
         damage.end_run()
         done.damaged += damage.count
-    except FileNotFoundError:
+    except LogNotFound:
         raise CommunicationNotFound(communication_id) from None
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if known is None:
         raise CommunicationNotFound(communication_id)
 
 
-def bring_up(folder: TranscriptFolder, index: Index, clock: Clock, *, rebuilt: bool) -> CaughtUp:
+def bring_up(logs: LogStore, index: Index, clock: Clock, *, rebuilt: bool) -> CaughtUp:
     """Brings the index up to all of them: a stat for each that it has all of. Nobody may write one.
 
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead, IndexUnavailable, OSError.
@@ -94,21 +87,19 @@ def bring_up(folder: TranscriptFolder, index: Index, clock: Clock, *, rebuilt: b
     done = CaughtUp()
     known = index.external_progress()
     behind: list[str] = []
-    if folder.root.is_dir():
-        sync_folder(folder.root)
-        for communication_id, size in folder.sizes():
-            done.communications += 1
-            if known.pop(communication_id, -1) != size:
-                behind.append(communication_id)
+    for communication_id, size in logs.logs(Kind.COMMUNICATION):
+        done.communications += 1
+        if known.pop(communication_id, -1) != size:
+            behind.append(communication_id)
     if known:
         raise IndexAhead(f"{len(known)} external communications are indexed and have no transcript, as {next(iter(known))}")
     if behind and not rebuilt:
         index.skip_external_cursors()
     for communication_id in sorted(behind):
         try:
-            catch_up(folder, index, communication_id, done, time=clock(), log_updates=not rebuilt)
+            catch_up(logs, index, communication_id, done, time=clock(), log_updates=not rebuilt)
         except CommunicationNotFound:
-            if folder.remove_empty(communication_id):
+            if logs.remove_empty(communication_id):
                 done.communications -= 1
                 log.warning("empty_transcript_removed", communication=communication_id)
             else:

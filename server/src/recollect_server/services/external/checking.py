@@ -14,8 +14,8 @@ from recollect_server.domain.external import (
 from recollect_server.services.external.catching_up import folded
 from recollect_server.storage.index.external_checking import ExternalContents
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.soundness import look_through
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class _Read:
     requests: dict[str, str] = field(default_factory=dict)
 
 
-def check(folder: TranscriptFolder, index: Index | None) -> Checked:
-    """Looks at every one. Raises OSError, IndexUnavailable."""
+def check(logs: FolderStore, index: Index | None) -> Checked:
+    """Looks at every one. Raises LogUnavailable, IndexUnavailable."""
     done = Checked()
     contents = ExternalContents(index) if index else None
     known = set(index.external_progress()) if index else set()
-    for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
+    for name, size in sorted(logs.logs(Kind.COMMUNICATION)):
         read = _Read()
         stored = index.communication(name) if index else None
         words = partial(_has_words, contents, stored.number) if contents and stored else _unasked
-        wrong = list(_transcript(folder, name, size, read, words))
+        wrong = list(_transcript(logs, name, size, read, words))
         done.communications += 1
         done.messages += len(read.places)
         if index and contents:
@@ -62,15 +62,15 @@ def check(folder: TranscriptFolder, index: Index | None) -> Checked:
     return done
 
 
-def index_problems(folder: TranscriptFolder, index: Index) -> list[str]:
-    """Return what the index has otherwise than the transcripts, whatever is wrong with these. Raises OSError, IndexUnavailable."""
+def index_problems(logs: FolderStore, index: Index) -> list[str]:
+    """Return what the index has otherwise than the transcripts. Raises LogUnavailable, IndexUnavailable."""
     contents = ExternalContents(index)
     problems: list[str] = []
-    for name, size in sorted(folder.sizes()) if folder.root.is_dir() else ():
+    for name, size in sorted(logs.logs(Kind.COMMUNICATION)):
         read = _Read()
         stored = index.communication(name)
         words = partial(_has_words, contents, stored.number) if stored else _unasked
-        for _ in _transcript(folder, name, size, read, words):
+        for _ in _transcript(logs, name, size, read, words):
             pass
         if read.communication is not None:
             problems += [f"{name}: {problem}" for problem in _indexed(index, contents, name, read)]
@@ -86,9 +86,9 @@ def _unasked(_: ExternalMessage) -> bool:
 
 
 def _transcript(
-    folder: TranscriptFolder, name: str, size: int, read: _Read, has_words: Callable[[ExternalMessage], bool]
+    logs: FolderStore, name: str, size: int, read: _Read, has_words: Callable[[ExternalMessage], bool]
 ) -> Iterator[str]:
-    for line in look_through(folder.path(name), size):
+    for line in logs.problems(name, size):
         if isinstance(line, str):
             yield line
             continue

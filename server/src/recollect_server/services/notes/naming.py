@@ -20,7 +20,7 @@ from recollect_server.domain.conversation import (
     SplitSuggested,
     TitleAssigned,
 )
-from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
@@ -29,6 +29,7 @@ from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
 
@@ -167,7 +168,9 @@ def read_material(space: Space, conversation_id: str) -> Material:
         conversation = state.conversation
     try:
         lines = list(space.lines(conversation_id))
-    except StorageUnavailable as error:
+    except LogNotFound:
+        raise ConversationNotFound(conversation_id) from None
+    except LogUnavailable as error:
         raise CannotWrite(str(error)) from error
     messages: list[Message] = []
     anchors: dict[str, str] = {}

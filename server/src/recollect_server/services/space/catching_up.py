@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Began, Conversation, Event, OpenCall, fold, open_calls_after
-from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound, IndexUnavailable
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
@@ -17,10 +16,9 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.reader import Line, contents_of, ends_a_line, read_lines, scan
+from recollect_server.storage.logs.lines import Line, contents_of
 from recollect_server.storage.logs.record import LOST_CHANNEL
-from recollect_server.storage.logs.repair import TornTail, mend
+from recollect_server.storage.logs.store import START, LogNotFound, LogStore, Position, TornTail
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -49,12 +47,11 @@ class Mended:
     lines: list[Line] | None
 
 
-def mend_whole(folder: TranscriptFolder, conversation_id: str) -> Mended:
-    """Mends a transcript's tail before anything of it is indexed, ahead of `catch_up`, many at once. Raises OSError."""
-    path = folder.path(conversation_id)
+def mend_whole(logs: LogStore, conversation_id: str) -> Mended:
+    """Recover a transcript's tail before anything of it is indexed, ahead of `catch_up`, many at once. Raises LogUnavailable."""
     lines: list[Line] = []
-    size = path.stat().st_size
-    torn = mend(path, folder.torn_path(conversation_id), see=lines.append if size <= _MAX_KEPT else None)
+    size = logs.length(conversation_id)
+    torn = logs.recover(conversation_id, see=lines.append if size <= _MAX_KEPT else None)
     # A last line that was not ended is not among them, though it may have got its newline back.
     is_read = torn is None and bool(lines) and lines[-1].end == size
     return Mended(torn, lines if is_read else None)
@@ -93,7 +90,7 @@ class Damage:
 
 
 def catch_up(
-    folder: TranscriptFolder,
+    logs: LogStore,
     index: Index,
     conversation_id: str,
     stored: Stored | None,
@@ -109,19 +106,18 @@ def catch_up(
     where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, StorageUnavailable, and ConversationNotFound if
     no whole line is left. Hold the conversation's lock.
     """
-    path = folder.path(conversation_id)
-    offset, lines = (stored.bytes, stored.lines) if stored else (0, 0)
+    at = Position(stored.lines, stored.bytes) if stored else START
     number = stored.number if stored else None
     conversation = stored.conversation if stored else None
     try:
         if stored and stored.calls_unknown:
-            conversation = replace(stored.conversation, open_calls=_open_calls(path, stored.lines))
-        size = path.stat().st_size
-        if size < offset:
-            raise IndexAhead(f"{path.name} has {size} bytes and {offset} of it are indexed")
-        if stored and size > offset and not _goes_on(path, index, stored):
-            raise IndexAhead(f"{path.name} is another one than was indexed, up to byte {offset}")
-        ready = mended() if mended else Mended(mend(path, folder.torn_path(conversation_id), offset, lines + 1), None)
+            conversation = replace(stored.conversation, open_calls=_open_calls(logs, conversation_id, stored.lines))
+        size = logs.length(conversation_id)
+        if size < at.bytes:
+            raise IndexAhead(f"{conversation_id} has {size} bytes and {at.bytes} of it are indexed")
+        if stored and size > at.bytes and not _goes_on(logs, index, stored):
+            raise IndexAhead(f"{conversation_id} is another one than was indexed, up to byte {at.bytes}")
+        ready = mended() if mended else Mended(logs.recover(conversation_id, at), None)
         torn = ready.torn
         if torn:
             log.warning("torn_tail_cut", conversation=conversation_id, bytes=torn.bytes_cut, reason=torn.reason)
@@ -129,7 +125,7 @@ def catch_up(
         messages = 0
         damage = Damage(conversation_id)
         refused: list[str] = []
-        for chunk in chunks(scan(path, offset, lines + 1) if ready.lines is None else iter(ready.lines)):
+        for chunk in chunks(logs.read(conversation_id, at) if ready.lines is None else iter(ready.lines)):
             before = conversation
             for line in chunk:
                 conversation = folded(conversation, line, conversation_id)
@@ -139,70 +135,64 @@ def catch_up(
                 continue
             mail = mail_ids_of(contents_of(chunk)) if conversation.channel == EMAIL else ()
             number, _ = index.add(number, before, conversation, chunk, mail=mail, time=time, failed=refused.append, log=log_updates)
-            offset, lines = chunk[-1].end, chunk[-1].sequence
+            at = Position(chunk[-1].sequence, chunk[-1].end)
             hit("catch_up.part")
         damage.end_run()
-    except FileNotFoundError:
+    except LogNotFound:
         raise ConversationNotFound(conversation_id) from None
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None or number is None:
-        raise not_there(folder, conversation_id)
+        raise not_there(logs, conversation_id)
     if wait:
         index.settle()
         if refused:
             raise IndexUnavailable(f"the index refused lines of {conversation_id}: {refused[0]}")
-    return CaughtUp(Stored(number, conversation, offset, lines), messages, damage.count, torn.bytes_cut if torn else 0)
+    return CaughtUp(Stored(number, conversation, at.bytes, at.lines), messages, damage.count, torn.bytes_cut if torn else 0)
 
 
-def _open_calls(path: Path, lines: int) -> tuple[OpenCall, ...]:
-    """Return the tool calls that wait for a result behind the first `lines` lines of a transcript. Raises OSError."""
+def _open_calls(logs: LogStore, conversation_id: str, lines: int) -> tuple[OpenCall, ...]:
+    """Return the tool calls that wait for a result behind the first `lines` lines of a transcript."""
     calls: tuple[OpenCall, ...] = ()
-    for line in islice(scan(path), lines):
+    for line in islice(logs.read(conversation_id), lines):
         content = line.entry.content if line.entry else None
         if isinstance(content, Message):
             calls = open_calls_after(calls, content)
     return calls
 
 
-def not_there(folder: TranscriptFolder, conversation_id: str) -> ConversationNotFound:
-    """Why no line of a conversation can be read: it never began or was deleted, or each of its lines is damaged.
+def not_there(logs: LogStore, conversation_id: str) -> ConversationNotFound:
+    """Return why no line of a conversation can be read: it never began or was deleted, or each of its lines is damaged."""
+    remains = logs.remains(conversation_id)
+    return ConversationDamaged(conversation_id, remains) if remains else ConversationNotFound(conversation_id)
 
-    Damaged lines at a file's end are cut off and kept (see `storage.logs.repair`): then there is a torn tail and no more.
+
+def forget_anchors_again(logs: LogStore, index: Index) -> None:
+    """Take out of an index that was brought up the anchors that were forgotten: they stand in transcripts still.
+
+    Raises IndexUnavailable, LogUnavailable.
     """
-    left = (folder.torn_path(conversation_id), folder.path(conversation_id))
-    name = next((path.name for path in left if path.exists() and path.stat().st_size), None)
-    return ConversationDamaged(conversation_id, name) if name else ConversationNotFound(conversation_id)
-
-
-def forget_anchors_again(folder: TranscriptFolder, index: Index) -> None:
-    """Takes out of an index that was brought up the anchors that were forgotten: they stand in transcripts still.
-
-    Raises IndexUnavailable, OSError.
-    """
-    for key, until in forgotten_keys(folder).items():
+    for key, until in forgotten_keys(logs).items():
         index.forget_anchors(key, until)
 
 
-def _goes_on(path: Path, index: Index, stored: Stored) -> bool:
-    """Whether the transcript still is the one that was indexed: its newest message and a line's end are where they were.
+def _goes_on(logs: LogStore, index: Index, stored: Stored) -> bool:
+    """Return whether the transcript still is the one that was indexed: its newest message and a line's end are where they were.
 
-    What was put in or taken out before them moves both. Then nothing that the index knows is where it says. Raises OSError.
+    What was put in or taken out before them moves both. Then nothing that the index knows is where it says.
     """
     if newest := index.newest(stored.number):
         place, turn_number, timestamp = newest
-        entry = read_lines(path, [place])[0].entry
+        entry = logs.read_at(stored.conversation.id, [place])[0].entry
         content = entry.content if entry else None
         if not isinstance(content, Message) or (content.turn_number, content.timestamp) != (turn_number, timestamp):
             return False
-    return ends_a_line(path, stored.bytes)
+    return logs.is_boundary(stored.conversation.id, Position(stored.lines, stored.bytes))
 
 
-def read_unindexed(folder: TranscriptFolder, conversation_id: str, until: int | None) -> tuple[list[Line], Conversation | None]:
-    """All whole lines of a transcript up to line `until`, and what they say, without the index. Raises OSError."""
+def read_unindexed(logs: LogStore, conversation_id: str, until: int | None) -> tuple[list[Line], Conversation | None]:
+    """Return all whole lines of a transcript up to line `until`, and what they say, without the index. Raises LogUnavailable."""
     conversation: Conversation | None = None
     lines: list[Line] = []
-    for line in scan(folder.path(conversation_id)):
+    for line in logs.read(conversation_id):
         if until is not None and line.sequence > until:
             break
         lines.append(line)

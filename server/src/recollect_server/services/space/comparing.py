@@ -19,8 +19,8 @@ from recollect_server.services.space.catching_up import folded
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.reader import Line, scan
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import LogStore
 
 # Within a JSON string every quote is escaped, so this cannot match the text of a message.
 _REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')
@@ -63,18 +63,18 @@ class Read:
                 pass
 
 
-def read_whole(folder: TranscriptFolder, conversation_id: str) -> Read:
-    """Read a transcript to its end. Raises OSError."""
+def read_whole(logs: LogStore, conversation_id: str) -> Read:
+    """Read a transcript to its end. Raises LogUnavailable."""
     read = Read()
-    for line in scan(folder.path(conversation_id)):
+    for line in logs.read(conversation_id):
         read.add(line, conversation_id)
     return read
 
 
-def differences(folder: TranscriptFolder, contents: Contents, stored: Stored, read: Read, *, words: bool = True) -> Iterator[str]:
+def differences(logs: LogStore, contents: Contents, stored: Stored, read: Read, *, words: bool = True) -> Iterator[str]:
     """Yield what the index has otherwise than the transcript; `words` compares the words of every message too.
 
-    Raises IndexUnavailable, OSError.
+    Raises IndexUnavailable, LogUnavailable.
     """
     if (stored.bytes, stored.lines) != (read.size, read.lines):
         yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {read.size} bytes and {read.lines} lines"
@@ -93,21 +93,21 @@ def differences(folder: TranscriptFolder, contents: Contents, stored: Stored, re
             yield f"line {message.sequence}: the index has other words"
     if rows:
         yield f"the index has {len(rows)} messages that the transcript has not"
-    if lost := _lost(folder, contents, stored.conversation.id, read.requests):
+    if lost := _lost(logs, contents, stored.conversation.id, read.requests):
         yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
     if contents.mail(stored.number) != read.mail or contents.continued(stored.number) != read.continued:
         yield "the index leads other messages to it than the transcript"
 
 
-def lost_requests(folder: TranscriptFolder, index: Index, conversation_id: str) -> list[str]:
-    """Return the requests of a transcript that the index does not know. Raises IndexUnavailable, OSError."""
+def lost_requests(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
+    """Return the requests of a transcript that the index does not know. Raises IndexUnavailable, LogUnavailable."""
     contents = Contents(index)
-    if not _lost(folder, contents, conversation_id, _stamps(folder, conversation_id)):
+    if not _lost(logs, contents, conversation_id, _stamps(logs, conversation_id)):
         return []
-    return _lost(folder, contents, conversation_id, read_whole(folder, conversation_id).requests)  # without damaged lines
+    return _lost(logs, contents, conversation_id, read_whole(logs, conversation_id).requests)  # without damaged lines
 
 
-def _lost(folder: TranscriptFolder, contents: Contents, conversation_id: str, requests: dict[str, str]) -> list[str]:
+def _lost(logs: LogStore, contents: Contents, conversation_id: str, requests: dict[str, str]) -> list[str]:
     """Return those of a transcript's requests (hash by id) that the index does not know.
 
     Transcripts of two folders that were put into one may share ids. The index then knows each as one conversation's, which must
@@ -115,18 +115,18 @@ def _lost(folder: TranscriptFolder, contents: Contents, conversation_id: str, re
     """
     known = contents.requests(conversation_id)
     differing = [request_id for request_id, value in requests.items() if known.get(request_id) != value]
-    return [request_id for request_id in differing if not _is_elsewhere(folder, contents, request_id)]
+    return [request_id for request_id in differing if not _is_elsewhere(logs, contents, request_id)]
 
 
-def _is_elsewhere(folder: TranscriptFolder, contents: Contents, request_id: str) -> bool:
+def _is_elsewhere(logs: LogStore, contents: Contents, request_id: str) -> bool:
     """Return whether the conversation that the index names for a request wrote it indeed."""
     request = contents.request(request_id)
-    return request is not None and folder.has(request[0]) and _stamps(folder, request[0]).get(request_id) == request[1]
+    return request is not None and logs.has(request[0]) and _stamps(logs, request[0]).get(request_id) == request[1]
 
 
-def _stamps(folder: TranscriptFolder, conversation_id: str) -> dict[str, str]:
-    """Return the requests that a transcript's lines name, hash by id, without looking at checksums. Raises OSError."""
+def _stamps(logs: LogStore, conversation_id: str) -> dict[str, str]:
+    """Return the requests that a transcript's lines name, hash by id, without looking at checksums. Raises LogUnavailable."""
     requests: dict[str, str] = {}
-    for name, value in _REQUEST.findall(folder.path(conversation_id).read_bytes()):
+    for name, value in _REQUEST.findall(logs.raw(conversation_id)):
         requests.setdefault(orjson.loads(b'"%b"' % name) if b"\\" in name else name.decode(errors="replace"), value.decode())
     return requests

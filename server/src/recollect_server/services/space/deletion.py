@@ -12,7 +12,7 @@
 `Space.delete` takes the steps; a start-up finishes what a crash interrupted, from step 2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
@@ -29,11 +29,11 @@ from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Spoken
 from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder, sync_folder
-from recollect_server.storage.logs.ledger import FORGOTTEN, Ledger
-from recollect_server.storage.logs.reader import Line, spoken
+from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.lines import contents_of, spoken
 from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import FORGOTTEN, LogStore
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -42,10 +42,6 @@ KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neit
 _PART = 1000  # messages of one transaction, and bytes of their lines: other writers take their turn between two
 _PART_BYTES = 256 << 10
 _SECURE_PART_BYTES = 16 << 10  # where each word is edited out of the index at once, which takes some fifty times as long
-
-
-Lines = Callable[[str], Iterator[Line]]
-"""Yields the lines of a conversation. Raises ConversationNotFound, StorageUnavailable."""
 
 
 @frozen
@@ -68,10 +64,12 @@ class Receipt:
         return cls(known.conversation_id, answer["removed"], answer["time"])
 
 
-def settle_anchors(file: AnchorFile, index: Index, read: Lines, conversation_id: str, number: int | None, disposition: int) -> None:
-    """Keep the anchors that came from the conversation in the file of anchors, if that is asked for. Before step 1.
+def settle_anchors(
+    file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None, disposition: int
+) -> None:
+    """Keep the anchors that came from the conversation in their own file, if that is asked for.
 
-    The others go with it: those that were found with the transcript, those that callers set in step
+    Call it before step 1. The others go with it: those that were found with the transcript, those that callers set in step
     2. Raises AnchorsPresent if there are any and `disposition` is unset; StorageUnavailable. Hold
     the conversation's lock.
     """
@@ -80,7 +78,7 @@ def settle_anchors(file: AnchorFile, index: Index, read: Lines, conversation_id:
     with file.lock:
         contents = [entry.content for entry in file.entries]
         own = [it for it in contents if isinstance(it, AnchorSet) and it.conversation_id == conversation_id]
-        found = _anchors_found(file, index, read, conversation_id, number)
+        found = _anchors_found(file, index, logs, conversation_id, number)
         if not own and not found:
             return
         if disposition != KEEP_ANCHORS:
@@ -91,13 +89,10 @@ def settle_anchors(file: AnchorFile, index: Index, read: Lines, conversation_id:
         def alone(anchor: AnchorSet) -> AnchorSet:
             return replace(anchor, conversation_id="", sequence=0) if anchor.conversation_id == conversation_id else anchor
 
-        try:
-            file.rewrite(alone, [Entry(anchor) for anchor in new])
-        except OSError as error:
-            raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+        file.rewrite(alone, [Entry(anchor) for anchor in new])
 
 
-def _anchors_found(file: AnchorFile, index: Index, read: Lines, conversation_id: str, number: int | None) -> list[AnchorSet]:
+def _anchors_found(file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None) -> list[AnchorSet]:
     """Return the anchors found in a conversation, without their message.
 
     They are read from its transcript where the index cannot answer.
@@ -107,90 +102,55 @@ def _anchors_found(file: AnchorFile, index: Index, read: Lines, conversation_id:
         with suppress(IndexUnavailable):
             found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in index.anchors(number)]
     if found is None:
-        contents = [line.entry.content for line in read(conversation_id) if line.entry]
+        contents = contents_of(list(logs.read(conversation_id)))
         found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
     forgotten = file.forgotten()
     return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
 
 
-def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
-    """Take step 1. Raises StorageUnavailable. Hold the conversation's lock."""
-    try:
-        hit("delete.begun")
-        folder.path(conversation_id).rename(folder.deleting_path(conversation_id))
-        hit("delete.renamed")
-        sync_folder(folder.root)
-        hit("delete.durable")
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
-
-
-def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
-    """Drop the anchors that callers set from the conversation, in step 2. Return their number. Raises StorageUnavailable."""
-    try:
-        return anchors.drop_source(conversation_id)
-    except OSError as error:
-        raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
-
-
 def finish_delete(
-    folder: TranscriptFolder, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
+    logs: LogStore, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
 ) -> Removed:
     """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from where.
 
     `progress` is called with the number of bytes of the transcript that are done with. No lock is needed: the conversation is gone.
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
     """
-    path = folder.deleting_path(conversation_id)
     removed: Removed = {}
-    try:
-        if hashes := deliveries(path):
-            ledger = Ledger(folder, FORGOTTEN)
-            forget_deliveries(ledger, hashes)
-            hit("delete.forgotten")
-            index.forget_deliveries(hashes, ledger.size())
-        number = index.removal(conversation_id)
-        if number is None and (stored := index.find(conversation_id)) is not None:
-            number = stored.number
-            removed |= index.begin_removal(number, conversation_id, time)
-            hit("delete.row_removed")
-        if number is not None:
-            removed |= index.remove_history(number, conversation_id)
-            hit("delete.history_removed")
-            count = _remove_messages(folder, index, conversation_id, number, progress)
-            removed |= {"messages": count, "search_terms": count}
-            index.purge_words(number)
-            index.end_removal(number)
-            hit("delete.words_removed")
-        removed["transcript"] = path.stat().st_size
-        torn = folder.torn_path(conversation_id)
-        if torn.exists():
-            removed["torn_tail"] = torn.stat().st_size
-            torn.unlink()
-            hit("delete.torn_removed")
-        folder.copy_path(conversation_id).unlink(missing_ok=True)
-        sync_folder(folder.root)  # before the transcript itself goes: after that nobody comes back for them
-        path.unlink()
-        hit("delete.file_removed")
-        sync_folder(folder.root)
-        hit("delete.file_gone")
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
+    if hashes := deliveries(logs.raw_deleted(conversation_id)):
+        ledger = Ledger(logs, FORGOTTEN)
+        forget_deliveries(ledger, hashes)
+        hit("delete.forgotten")
+        index.forget_deliveries(hashes, ledger.size())
+    number = index.removal(conversation_id)
+    if number is None and (stored := index.find(conversation_id)) is not None:
+        number = stored.number
+        removed |= index.begin_removal(number, conversation_id, time)
+        hit("delete.row_removed")
+    if number is not None:
+        removed |= index.remove_history(number, conversation_id)
+        hit("delete.history_removed")
+        count = _remove_messages(logs, index, conversation_id, number, progress)
+        removed |= {"messages": count, "search_terms": count}
+        index.purge_words(number)
+        index.end_removal(number)
+        hit("delete.words_removed")
+    removed |= logs.end_delete(conversation_id)
     if not index.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
 
 
-def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
-    """Index the ledger of forgotten messages. Raises IndexUnavailable, OSError."""
-    ledger = Ledger(folder, FORGOTTEN)
-    ledger.mend()
+def bring_up_forgotten(logs: LogStore, index: Index) -> None:
+    """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
+    ledger = Ledger(logs, FORGOTTEN)
+    ledger.recover()
     if (size := ledger.size()) != index.forgotten_bytes():
         index.forget_deliveries(forgotten_deliveries(ledger), size)
 
 
 def _remove_messages(
-    folder: TranscriptFolder, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
+    logs: LogStore, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
 ) -> int:
     mark = index.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
@@ -215,7 +175,7 @@ def _remove_messages(
         size = 0
         part.clear()
 
-    for sequence, end, message in spoken(folder.deleting_path(conversation_id), wanted):
+    for sequence, end, message in spoken(logs.raw_deleted(conversation_id), wanted):
         if message is None:
             # Its words are in the index and cannot be named any more: only a new index is without them.
             index.want_rebuild(f"line {sequence} of {conversation_id} was damaged before it was deleted")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from recollect_server.domain.frozen import frozen
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 E = TypeVar("E")
 

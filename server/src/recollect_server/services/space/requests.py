@@ -19,7 +19,8 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.services.space.catching_up import folded
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import START, LogNotFound, Position
 
 _MAX_REPLAYS = 1024
 
@@ -46,8 +47,7 @@ def request_among(lines: Iterable[Line], request_id: str, conversation_id: str) 
 class _Place:
     """A place in a transcript that was read again, with the conversation as it was there."""
 
-    lines: int
-    offset: int
+    position: Position
     conversation: Conversation | None
 
 
@@ -63,30 +63,33 @@ class Replays:
         self._guard = threading.Lock()  # guards `_places`
         self._places: OrderedDict[str, _Place] = OrderedDict()
 
-    def lines(self, read: Callable[[str, int, int], Iterator[Line]], known: KnownRequest) -> tuple[list[Line], Conversation]:
+    def lines(self, read: Callable[[str, Position], Iterator[Line]], known: KnownRequest) -> tuple[list[Line], Conversation]:
         """Return the lines that a request wrote, and the conversation as it was right after.
 
-        `read` yields the lines of a conversation from an offset and line on. Raises what it raises,
-        and ConversationNotFound.
+        `read` yields the lines of a conversation behind a position. Raises what it raises, and
+        ConversationNotFound.
         """
         conversation_id = known.conversation_id
         with self._guard:
             place = self._places.get(conversation_id)
-        if place is None or place.lines >= known.first_sequence:
-            place = _Place(0, 0, None)
-        conversation, offset = place.conversation, place.offset
+        if place is None or place.position.lines >= known.first_sequence:
+            place = _Place(START, None)
+        conversation, position = place.conversation, place.position
         wrote: list[Line] = []
-        for line in read(conversation_id, offset, place.lines + 1):
-            conversation = folded(conversation, line, conversation_id)
-            offset = line.end
-            if line.sequence >= known.first_sequence:
-                wrote.append(line)
-            if line.sequence == known.last_sequence:
-                break
+        try:
+            for line in read(conversation_id, position):
+                conversation = folded(conversation, line, conversation_id)
+                position = Position(line.sequence, line.end)
+                if line.sequence >= known.first_sequence:
+                    wrote.append(line)
+                if line.sequence == known.last_sequence:
+                    break
+        except LogNotFound:
+            raise ConversationNotFound(conversation_id) from None
         if conversation is None:
             raise ConversationNotFound(conversation_id)
         with self._guard:
-            self._places[conversation_id] = _Place(known.last_sequence, offset, conversation)
+            self._places[conversation_id] = _Place(position, conversation)
             self._places.move_to_end(conversation_id)
             while len(self._places) > _MAX_REPLAYS:
                 self._places.popitem(last=False)

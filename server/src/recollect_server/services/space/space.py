@@ -30,10 +30,10 @@ from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
 from recollect_server.services.space.comparing import differences, read_whole
-from recollect_server.services.space.deletion import Receipt, begin_delete, drop_anchors, finish_delete, settle_anchors
+from recollect_server.services.space.deletion import Receipt, finish_delete, settle_anchors
 from recollect_server.services.space.events import Appended, CursorsLost, Deleted, IndexReplaced, Reloaded, Subscribers
 from recollect_server.services.space.index_lag import IndexLag
-from recollect_server.services.space.lines import encoded, folded_over
+from recollect_server.services.space.lines import entries_of, folded_over
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.requests import Replays, request_among
@@ -46,9 +46,9 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.reader import Line, around, contents_of, messages_of, read_lines, scan
-from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.lines import Line, contents_of, encoded, messages_of
+from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable, Position
 
 E = TypeVar("E")
 
@@ -80,8 +80,7 @@ class Space:
 
     def __init__(
         self,
-        folder: TranscriptFolder,
-        writer: TranscriptWriter,
+        logs: FolderStore,
         index: Index,
         clock: Clock,
         *,
@@ -92,10 +91,9 @@ class Space:
 
         `lock_order` checks the order in which locks are taken.
         """
-        self.folder = folder
-        self.writer = writer
+        self.logs = logs
         self.clock = clock
-        self.anchors = AnchorFile(folder, writer)
+        self.anchors = AnchorFile(logs)
         self._index = index
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self._locks = Locks(lock_order)
@@ -107,7 +105,7 @@ class Space:
         self._suspects.begin(unverified, "the index was not closed, and is being compared with the transcripts")
         self._recent_requests = RecentRequests()
         self._replays = Replays()
-        self._routes = Routes(self._lag, folder.has, self._is_pinned)
+        self._routes = Routes(self._lag, logs.has, self._is_pinned)
         self._deletes: dict[str, threading.Event] = {}  # under way; set at their end, changed under the locks
         self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
         self._states: OrderedDict[str, ConversationState] = OrderedDict()
@@ -156,31 +154,13 @@ class Space:
         with self.reading(conversation_id) as state:
             return state
 
-    def lines(self, conversation_id: str, offset: int = 0, sequence: int = 1) -> Iterator[Line]:
-        """Yield the lines of a transcript from a place on.
-
-        Raises ConversationNotFound, StorageUnavailable.
-        """
-        try:
-            yield from scan(self.folder.path(conversation_id), offset, sequence)
-        except FileNotFoundError:
-            raise ConversationNotFound(conversation_id) from None
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    def lines(self, conversation_id: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
+        """Yield the lines of a transcript (see `LogStore.read`). Raises LogUnavailable."""
+        return self.logs.read(conversation_id, after, until)
 
     def lines_at(self, conversation_id: str, places: list[Place]) -> list[Line]:
-        """Return the lines at places that the index named. Raises StorageUnavailable."""
-        try:
-            return read_lines(self.folder.path(conversation_id), places)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
-
-    def lines_between(self, conversation_id: str, places: list[Place], end: int, turns: tuple[int, int]) -> tuple[int, bool]:
-        """Look between places that the index named (see `storage.logs.reader.around`)."""
-        try:
-            return around(self.folder.path(conversation_id), places, end, turns)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        """Return the lines at places that the index named. Raises LogUnavailable."""
+        return self.logs.read_at(conversation_id, places)
 
     def current(self, conversation: Conversation) -> Conversation:
         """Return a conversation that the index named, by its transcript where the index lacks lines.
@@ -287,7 +267,7 @@ class Space:
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
         if not self._recent_requests.has(conversation_id):
             state = self._state(conversation_id)
-            self._recent_requests.read(self.folder.path(conversation_id), conversation_id, state.size, state.lines)
+            self._recent_requests.read(self.logs, conversation_id, Position(state.lines, state.size))
         known = self._recent_requests.find(conversation_id, request_id)
         if known and not self._lag.has(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
@@ -303,15 +283,11 @@ class Space:
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
-        lines, data = encoded(contents, request, "", offset=0, sequence=1)
+        lines, data = encoded(entries_of(contents, request))
         with self._locks.conversations.hold(conversation_id):
-            if is_named and self.folder.is_taken(conversation_id):
+            if is_named and self.logs.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
-            try:
-                self.folder.create()
-                self.writer.create(self.folder.path(conversation_id), data)
-            except OSError as error:
-                raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
+            self.logs.append(conversation_id, START, data)
             return self._take_in(None, lines)
 
     def append(
@@ -331,12 +307,12 @@ class Space:
             raise self._hold(state, contents, request, draft_id, "it still refuses what came before")
         try:
             done = self._write(state, contents, request, draft_id)
-        except (TranscriptChanged, FileNotFoundError) as changed:
+        except (LogConflict, LogNotFound):
             self._forget(conversation_id)
             self._pending.release(conversation_id)
-            raise StorageUnavailable(f"the transcript cannot be written: {changed.strerror}") from changed
-        except OSError as error:
-            raise self._hold(state, contents, request, draft_id, error.strerror or str(error)) from error
+            raise
+        except LogUnavailable as error:
+            raise self._hold(state, contents, request, draft_id, error.reason) from error
         if stuck:
             self._pending.release(conversation_id)
         return done
@@ -381,8 +357,8 @@ class Space:
                 state = self._state(conversation_id)
                 if state.conversation.pinned and not force:
                     raise ConversationPinned(conversation_id)
-                settle_anchors(self.anchors, self._index, self.lines, conversation_id, state.number, anchors)
-                begin_delete(self.folder, conversation_id)
+                settle_anchors(self.anchors, self._index, self.logs, conversation_id, state.number, anchors)
+                self.logs.begin_delete(conversation_id)
                 self._forget(conversation_id)
                 self._pending.release(conversation_id)
                 self._lag.caught_up(conversation_id)
@@ -398,10 +374,10 @@ class Space:
 
     def _finish_delete(self, conversation_id: str, number: int | None, request: RequestKey | None) -> Receipt:
         time = self.clock()
-        own_anchors = drop_anchors(self.anchors, conversation_id)
+        own_anchors = self.anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, number, {})
         self.publish(event)
-        removed = finish_delete(self.folder, self._index, conversation_id, time) | event.removed
+        removed = finish_delete(self.logs, self._index, conversation_id, time) | event.removed
         if own_anchors:
             removed["anchors"] = removed.get("anchors", 0) + own_anchors
         self.anchors.changed()
@@ -419,7 +395,7 @@ class Space:
             with self._locks.conversations.hold(conversation_id):
                 try:
                     self._write_pending(stuck)
-                except (OSError, StorageUnavailable, ConversationNotFound) as error:
+                except (StorageUnavailable, ConversationNotFound) as error:
                     count = sum(len(batch.messages) for batch in stuck.batches)
                     log.error("held_messages_lost", conversation=conversation_id, messages=count, reason=str(error))
 
@@ -439,7 +415,6 @@ class Space:
                 self._states.move_to_end(conversation_id)
                 return state
         state = self._load(conversation_id)
-        self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(state)
         return state
 
@@ -453,8 +428,8 @@ class Space:
             return self._state(conversation_id)
         try:
             self._write_pending(stuck)
-        except OSError as error:
-            log.warning("held_messages_refused", conversation=conversation_id, reason=error.strerror or str(error))
+        except LogUnavailable as error:
+            log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
             return stuck.end
         self._pending.release(conversation_id)
         return stuck.head
@@ -466,9 +441,9 @@ class Space:
             messages: list[Content] = [*placed_again(stuck.head, batch.messages, batch.turn_count)]
             try:
                 done = self._write(stuck.head, messages, batch.request, batch.draft_id)
-            except (TranscriptChanged, FileNotFoundError) as changed:
+            except (LogConflict, LogNotFound) as changed:
                 # Something else wrote to the file. It may have put these very messages there.
-                log.warning("transcript_changed", conversation=conversation_id, reason=str(changed))
+                log.warning("transcript_changed", conversation=conversation_id, reason=changed.reason)
                 self._forget(conversation_id)
                 try:
                     stuck.head = self._load(conversation_id)
@@ -485,15 +460,13 @@ class Space:
         if not is_conversation_id(conversation_id):
             raise ConversationNotFound(conversation_id)
         try:
-            size = self.folder.path(conversation_id).stat().st_size
-        except FileNotFoundError:
-            raise not_there(self.folder, conversation_id) from None
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+            size = self.logs.length(conversation_id)
+        except LogNotFound:
+            raise not_there(self.logs, conversation_id) from None
         try:
             stored = self._index.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
+                caught = catch_up(self.logs, self._index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = caught.stored
                 if self._index.note_refused_cursors():
                     self.publish(CursorsLost())
@@ -524,23 +497,17 @@ class Space:
         if stored is None:
             wrong = "it is not in the index"
         else:
-            try:
-                read = read_whole(self.folder, conversation_id)
-                wrong = next(differences(self.folder, Contents(self.index), stored, read, words=False), "")
-            except OSError as error:
-                raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+            read = read_whole(self.logs, conversation_id)
+            wrong = next(differences(self.logs, Contents(self._index), stored, read, words=False), "")
         if wrong:
             self.distrust(f"{conversation_id}: {wrong}")
             raise IndexUnavailable(f"the index is damaged: {wrong}")
 
     def _read_head(self, conversation_id: str) -> ConversationState:
-        """The end of a conversation by the transcript alone."""
-        try:
-            lines, conversation = read_unindexed(self.folder, conversation_id, None)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        """Return the state of a conversation by its transcript alone."""
+        lines, conversation = read_unindexed(self.logs, conversation_id, None)
         if conversation is None:
-            raise not_there(self.folder, conversation_id)
+            raise not_there(self.logs, conversation_id)
         return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: ConversationState) -> None:
@@ -557,17 +524,17 @@ class Space:
 
     def _forget(self, conversation_id: str) -> None:
         """Drop what is remembered of a conversation, whose file changed or is gone."""
-        self.writer.forget(self.folder.path(conversation_id))
         self._recent_requests.forget(conversation_id)
         self._replays.forget(conversation_id)
         with self._guard:
             self._states.pop(conversation_id, None)
         self.publish(Reloaded(conversation_id))
 
-    def _write(self, head: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str) -> Committed:
-        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
-        self.writer.append(self.folder.path(head.conversation.id), data, head.size)
-        return self._take_in(head, lines)
+    def _write(self, state: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str) -> Committed:
+        end = Position(state.lines, state.size)
+        lines, data = encoded(entries_of(contents, request, draft_id), *end)
+        self.logs.append(state.conversation.id, end, data)
+        return self._take_in(state, lines)
 
     def _hold(
         self, head: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str, reason: str
@@ -577,9 +544,9 @@ class Space:
         refused = f"the transcript cannot be written: {reason}"
         if not messages:
             return StorageUnavailable(refused)
-        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
+        lines, data = encoded(entries_of(contents, request, draft_id), head.lines, head.size)
         end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
-        batch = Batch(messages, head.conversation.turn_count, request, draft_id, len(data))
+        batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
         if self._pending.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
@@ -663,7 +630,7 @@ class Space:
                 self._lag.note(conversation_id, "its transcript refuses to be written")
                 return
             try:
-                catch_up(self.folder, index, conversation_id, None, time=self.clock(), log_updates=False, wait=False)
+                catch_up(self.logs, index, conversation_id, None, time=self.clock(), log_updates=False, wait=False)
             except (ConversationNotFound, StorageUnavailable) as error:
                 log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
 

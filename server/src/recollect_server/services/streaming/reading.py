@@ -12,17 +12,17 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     fold,
 )
-from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message
 from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten, Renamed, Split, Update, Updated
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
 from recollect_server.storage.index.updates import Row, UpdateKind
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import LogNotFound, Position
 
-Lines = Callable[[str, int, int], Iterator[Line]]
-"""Yields the lines of a conversation from an offset and line on, as `Space.lines`."""
+Lines = Callable[[str, Position], Iterator[Line]]
+"""Yields the lines of a conversation behind a position, as `Space.lines`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ def told(epoch: str, cursor: int, news: object) -> list[Placed]:
     return [_placed(epoch, row, news.conversation, entries) for row in rows]
 
 
-def read(epoch: str, read_lines: Lines, changes: Changes) -> list[Placed]:
+def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:
     """The updates of a part of the log. Those of a conversation that is being deleted are left out: that it is gone follows.
 
-    Raises StorageUnavailable.
+    Raises LogUnavailable.
     """
-    entries = {number: _entries(read_lines, changes, number) for number in changes.conversations}
+    entries = {number: _entries(lines, changes, number) for number in changes.conversations}
     found: list[Placed] = []
     for row in changes.rows:
         if row.kind == UpdateKind.DELETED:
@@ -60,19 +60,19 @@ def read(epoch: str, read_lines: Lines, changes: Changes) -> list[Placed]:
     return found
 
 
-def _entries(read_lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | None:
+def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | None:
     """The lines that a conversation's rows name and that can be read; None if its transcript is gone."""
     wanted = [row for row in changes.rows if row.number == number]
     last = max(row.last for row in wanted)
     sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
     found: dict[int, Entry] = {}
     try:
-        for line in read_lines(changes.conversations[number].id, offset, sequence):
+        for line in lines(changes.conversations[number].id, Position(sequence - 1, offset)):
             if line.entry is not None:
                 found[line.sequence] = line.entry
             if line.sequence >= last:
                 break
-    except ConversationNotFound:
+    except LogNotFound:
         return None
     return found
 

@@ -20,14 +20,14 @@ from recollect_server.services.external.catching_up import bring_up as bring_up_
 from recollect_server.services.external.checking import index_problems
 from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
 from recollect_server.services.space.comparing import differences, lost_requests, read_whole
-from recollect_server.services.space.deletion import bring_up_forgotten, drop_anchors, finish_delete
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -64,30 +64,30 @@ class Recovered:
     """The conversations that the index must be compared with before it is believed."""
 
 
-def recover(folder: TranscriptFolder, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
+def recover(logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
     """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
-    folder.create()
-    folder.settle()
-    index, closed = _open(folder.root)
+    logs.create()
+    logs.settle()
+    index, closed = _open(logs.root)
     if index is not None:
         try:
-            done = _bring_up(folder, index, clock, progress, rebuilt=False)
-            return done if closed else _compared(folder, done, compared_at_once)
+            done = _bring_up(logs, index, clock, progress, rebuilt=False)
+            return done if closed else _compared(logs, done, compared_at_once)
         except IndexUnavailable as error:
             log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
-    return rebuild(folder, clock, progress)
+    return rebuild(logs, clock, progress)
 
 
-def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
+def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
-    remove_files(folder.root)
+    remove_files(logs.root)
     hit("recover.index_removed")
     try:
-        index = Index(folder.root)
+        index = Index(logs.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     index.claim_file(copied=False)
-    return _bring_up(folder, index, clock, progress, rebuilt=True)
+    return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
 def _open(root: Path) -> tuple[Index | None, bool]:
@@ -118,14 +118,14 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     return index, state is not Seal.MISSING
 
 
-def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recovered:
+def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
     """Compare an index that no server closed with the transcripts, and leave what takes long for later.
 
-    Raises IndexUnavailable if they differ, and then has closed the index; OSError.
+    Raises IndexUnavailable if they differ, and then has closed the index; LogUnavailable, OSError.
     """
     index = done.index
     try:
-        sizes = dict(folder.sizes())
+        sizes = dict(logs.logs(Kind.CONVERSATION))
         whole = sum(sizes.values()) <= at_once
         contents = Contents(index)
         for conversation_id in sizes:
@@ -133,14 +133,14 @@ def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recove
             if stored is None:  # its transcript cannot be read, and this was logged
                 continue
             if whole:
-                read = read_whole(folder, conversation_id)
-                wrong = next(differences(folder, contents, stored, read), "")
+                read = read_whole(logs, conversation_id)
+                wrong = next(differences(logs, contents, stored, read), "")
             else:
-                lost = lost_requests(folder, index, conversation_id)
+                lost = lost_requests(logs, index, conversation_id)
                 wrong = f"the index does not know {len(lost)} of its requests, as {lost[0]}" if lost else ""
             if wrong:
                 raise IndexUnavailable(f"it is damaged: {conversation_id}: {wrong}")
-        problems = [*(contents.problems() if whole else []), *index_problems(folder.external, index)]
+        problems = [*(contents.problems() if whole else []), *index_problems(logs, index)]
         if problems:
             raise IndexUnavailable(f"it is damaged: {problems[0]}")
     except BaseException:
@@ -149,16 +149,16 @@ def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recove
     return done if whole else replace(done, suspects=tuple(sizes))
 
 
-def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     """Brings the index up; closes it if that fails."""
     try:
-        return _look_after_all(folder, index, clock, progress, rebuilt=rebuilt)
+        return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
     except BaseException:
         index.close()
         raise
 
 
-def _mended(folder: TranscriptFolder, names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], Mended] | None]]:
+def _mended(logs: FolderStore, names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], Mended] | None]]:
     """Each of these conversations, in their order. With `ahead` the tails of the next ones are mended meanwhile.
 
     To mend one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
@@ -169,16 +169,16 @@ def _mended(folder: TranscriptFolder, names: list[str], *, ahead: bool) -> Itera
     with ThreadPoolExecutor(_AHEAD, "mend") as pool:
         pending: deque[tuple[str, Future[Mended]]] = deque()
         for name in names:
-            pending.append((name, pool.submit(mend_whole, folder, name)))
+            pending.append((name, pool.submit(mend_whole, logs, name)))
             if len(pending) > 2 * _AHEAD:
                 first, future = pending.popleft()
                 yield first, future.result
         yield from ((name, future.result) for name, future in pending)
 
 
-def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversation_id: str, clock: Clock) -> None:
+def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id: str, clock: Clock) -> None:
     """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it is."""
-    size = folder.deleting_path(conversation_id).stat().st_size
+    size = logs.deleted_length(conversation_id)
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
     said = began = time.monotonic()
 
@@ -188,26 +188,26 @@ def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversat
             said = time.monotonic()
             log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done)
 
-    removed = finish_delete(folder, index, conversation_id, clock(), progress)
+    removed = finish_delete(logs, index, conversation_id, clock(), progress)
     seconds = round(time.monotonic() - began, 1)
     log.warning("interrupted_delete_finished", conversation=conversation_id, seconds=seconds, messages=removed.get("messages", 0))
 
 
-def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
-    deleting = folder.deleting()
+def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+    deleting = logs.deleted()
     if deleting and not rebuilt:
         index.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorFile(folder, TranscriptWriter(sync=True)) if deleting else None
-    bring_up_forgotten(folder, index)
+    anchors = AnchorFile(logs) if deleting else None
+    bring_up_forgotten(logs, index)
     for conversation_id in deleting:
         if anchors:
-            drop_anchors(anchors, conversation_id)
-        _finish_interrupted_delete(folder, index, conversation_id, clock)
+            anchors.drop_source(conversation_id)
+        _finish_interrupted_delete(logs, index, conversation_id, clock)
     hit("recover.deletes_finished")
     known = index.progress()
     behind: list[str] = []
     total = 0
-    for conversation_id, size in folder.sizes():
+    for conversation_id, size in logs.logs(Kind.CONVERSATION):
         total += 1
         if known.pop(conversation_id, (-1, 0))[0] != size:
             behind.append(conversation_id)
@@ -216,15 +216,15 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
     if behind and not rebuilt:
         index.skip_cursors()
     messages = damaged = cut = 0
-    for done, (conversation_id, mended) in enumerate(_mended(folder, sorted(behind), ahead=rebuilt)):
+    for done, (conversation_id, mended) in enumerate(_mended(logs, sorted(behind), ahead=rebuilt)):
         progress(done, len(behind))
         try:
             stored = None if rebuilt else index.find(conversation_id)
             caught = catch_up(
-                folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
+                logs, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
             )
         except ConversationNotFound:
-            if folder.remove_empty(conversation_id):
+            if logs.remove_empty(conversation_id):
                 total -= 1
                 log.warning("empty_transcript_removed", conversation=conversation_id)
             else:
@@ -237,8 +237,8 @@ def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progre
         damaged += caught.damaged
         cut += caught.bytes_cut
     index.settle()
-    forget_anchors_again(folder, index)
-    external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
+    forget_anchors_again(logs, index)
+    external = bring_up_external(logs, index, clock, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

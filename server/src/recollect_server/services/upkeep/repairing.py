@@ -15,6 +15,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.index")
 
@@ -60,19 +61,19 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     old = space.index
     if old.give_up(reason):
         log.error("index_lost", reason=reason)
-    remove_files(space.folder.root)
+    remove_files(space.logs.root)
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
-    new = Index(space.folder.root, numbers_after=old.last_number())
+    new = Index(space.logs.root, numbers_after=old.last_number())
     try:
         new.claim_file(copied=False)
-        bring_up_forgotten(space.folder, new)
-        for conversation_id, _ in space.folder.sizes():
+        bring_up_forgotten(space.logs, new)
+        for conversation_id, _ in space.logs.logs(Kind.CONVERSATION):
             if stopping():
                 new.want_rebuild("the server stopped while it was made")
                 new.close()
                 return False
             space.build(new, conversation_id)
-        forget_anchors_again(space.folder, new)
+        forget_anchors_again(space.logs, new)
         _bring_up_external(space, new)
         new.settle()  # what is routed asks it for what it has, and does not wait
         space.change_index(new)
@@ -81,21 +82,20 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
         raise
     known = new.progress()
     log.warning("index_made_anew", conversations=len(known))
-    for conversation_id, size in space.folder.sizes():
+    for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
             space.note_lag(conversation_id, "the new index does not have all of it")
-    for conversation_id in space.folder.deleting():  # their deletes found no index
+    for conversation_id in space.logs.deleted():  # their deletes found no index
         with space.exclusive(conversation=conversation_id):
-            finish_delete(space.folder, new, conversation_id, space.clock())
+            finish_delete(space.logs, new, conversation_id, space.clock())
     return True
 
 
 def _bring_up_external(space: Space, new: Index) -> None:
     """What is written to one meanwhile finds no index, and is indexed by whoever comes next (see `external.store`)."""
-    folder = space.folder.external
-    for communication_id, _ in folder.sizes() if folder.root.is_dir() else ():
+    for communication_id, _ in space.logs.logs(Kind.COMMUNICATION):
         with space.exclusive(conversation=communication_id):
             try:
-                external.catch_up(folder, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
+                external.catch_up(space.logs, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
             except (CommunicationNotFound, StorageUnavailable) as error:
                 log.warning("transcript_passed_over", communication=communication_id, reason=str(error))

@@ -15,11 +15,11 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.ledger import ANCHORS, FORGOTTEN, LEDGERS, Ledger
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
-from recollect_server.storage.logs.soundness import look_through
+from recollect_server.storage.logs.store import ANCHORS, FORGOTTEN, LEDGERS, Kind
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -38,13 +38,13 @@ class Verified:
     problems: list[str] = field(default_factory=list)
 
 
-def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
-    """Looks at everything. Nobody may have the folder open. Raises OSError."""
+def verify(logs: FolderStore, progress: Progress) -> Verified:
+    """Looks at everything. Nobody may have the folder open. Raises LogUnavailable, OSError."""
     done = Verified()
-    done.problems += [f"{name}: its delete has begun and not ended: the next start ends it" for name in folder.deleting()]
-    index = _open(folder, done)
+    done.problems += [f"{name}: its delete has begun and not ended: the next start ends it" for name in logs.deleted()]
+    index = _open(logs, done)
     try:
-        _verify(folder, Contents(index) if index else None, index, done, progress)
+        _verify(logs, Contents(index) if index else None, index, done, progress)
     except IndexUnavailable as error:
         done.problems.append(f"index: {error}")
     finally:
@@ -53,12 +53,12 @@ def verify(folder: TranscriptFolder, progress: Progress) -> Verified:
     return done
 
 
-def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
-    if not (folder.root / NAME).exists():
+def _open(logs: FolderStore, done: Verified) -> Index | None:
+    if not (logs.root / NAME).exists():
         done.problems.append("index: there is none: the next start makes it")
         return None
     try:
-        index = Index(folder.root)
+        index = Index(logs.root)
     except IndexUnavailable as error:
         done.problems.append(f"index: cannot be used: {error}")
         return None
@@ -73,29 +73,29 @@ def _open(folder: TranscriptFolder, done: Verified) -> Index | None:
     return None
 
 
-def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
+def _verify(logs: FolderStore, contents: Contents | None, index: Index | None, done: Verified, progress: Progress) -> None:
     known = set(index.progress()) if index else set()
-    embedded = _embedded(folder, done)
-    names = sorted(folder.sizes())
-    done.problems += _anchors(folder, {name for name, _ in names})
-    gone = forgotten_keys(folder)
+    embedded = _embedded(logs, done)
+    names = sorted(logs.logs(Kind.CONVERSATION))
+    done.problems += _anchors(logs, {name for name, _ in names})
+    gone = forgotten_keys(logs)
     for number, (name, size) in enumerate(names):
         progress(number, len(names))
         done.conversations += 1
         read = Read()
-        wrong = [*_transcript(folder, name, size, read)]
+        wrong = [*_transcript(logs, name, size, read)]
         done.messages += len(read.messages)
         if index and contents:
             known.discard(name)
             stored = index.find(name)
-            wrong += ["is not in the index"] if stored is None else differences(folder, contents, stored, read)
+            wrong += ["is not in the index"] if stored is None else differences(logs, contents, stored, read)
             wrong += _indexed_anchors(index, stored, read, gone) if stored else []
         wrong += _vectors(embedded.get(name, {}), read)
         done.problems += [f"{name}: {problem}" for problem in wrong]
     done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(known)]
-    done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(folder.root)]
-    done.problems += _ledgers(folder, contents)
-    external = check_external(folder.external, index)
+    done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(logs.root)]
+    done.problems += _ledgers(logs, contents)
+    external = check_external(logs, index)
     done.communications = external.communications
     done.problems += external.problems
     if contents:
@@ -105,9 +105,9 @@ def _verify(folder: TranscriptFolder, contents: Contents | None, index: Index | 
             done.problems.append(f"index: it has words of {left} messages that are in no transcript")
 
 
-def _embedded(folder: TranscriptFolder, done: Verified) -> dict[str, dict[int, bytes]]:
+def _embedded(logs: FolderStore, done: Verified) -> dict[str, dict[int, bytes]]:
     try:
-        return hashes(folder.root)
+        return hashes(logs.root)
     except VectorsUnavailable as error:
         done.problems.append(f"{NAME_OF_VECTORS}: cannot be used: {error}")
         return {}
@@ -122,10 +122,10 @@ def _vectors(embedded: dict[int, bytes], read: Read) -> Iterator[str]:
             yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"
 
 
-def _transcript(folder: TranscriptFolder, name: str, size: int, read: Read) -> Iterator[str]:
+def _transcript(logs: FolderStore, name: str, size: int, read: Read) -> Iterator[str]:
     """Reads a transcript, and says what is wrong with it by itself."""
     turn = 0
-    for line in look_through(folder.path(name), size):
+    for line in logs.problems(name, size):
         if isinstance(line, str):
             yield line
             continue
@@ -138,10 +138,10 @@ def _transcript(folder: TranscriptFolder, name: str, size: int, read: Read) -> I
         yield "no line can be read"
 
 
-def _anchors(folder: TranscriptFolder, names: set[str]) -> Iterator[str]:
+def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
     """Anchors of conversations that are not there. Damage is looked for with the other ledgers."""
-    path = folder.ledger_path(ANCHORS)
-    for line in look_through(path, path.stat().st_size) if path.exists() else ():
+    path = logs.path(ANCHORS)
+    for line in logs.problems(ANCHORS) if path.exists() else ():
         content = line.entry.content if isinstance(line, Line) and line.entry else None
         if isinstance(line, Line) and isinstance(content, AnchorSet) and content.conversation_id not in ("", *names):
             yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
@@ -157,12 +157,12 @@ def _indexed_anchors(index: Index, stored: Stored, read: Read, gone: dict[str, i
         yield f"line {line}: the index has another anchor than the transcript"
 
 
-def _ledgers(folder: TranscriptFolder, contents: Contents | None) -> Iterator[str]:
+def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
     """What is wrong with the ledgers, or with what the index has of them."""
     for name in LEDGERS:
-        path = folder.ledger_path(name)
+        path = logs.path(name)
         if path.exists():
-            yield from (f"{path.name}: {it}" for it in look_through(path, path.stat().st_size) if isinstance(it, str))
-    known = len(set(forgotten_deliveries(Ledger(folder, FORGOTTEN))))
+            yield from (f"{path.name}: {it}" for it in logs.problems(name) if isinstance(it, str))
+    known = len(set(forgotten_deliveries(Ledger(logs, FORGOTTEN))))
     if contents and contents.forgotten_deliveries() != known:
         yield f"index: it knows {contents.forgotten_deliveries()} of {known} forgotten messages"

@@ -24,7 +24,7 @@ from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 _COLUMNS = (
     "id", "channel", "party", "trust", "scopes", "create_time", "update_time", "message_count", "open", "released", "bytes",

@@ -15,7 +15,7 @@ from recollect_server.storage.index.external import CommunicationFilter, Externa
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import key_of_delivery
 
 
