@@ -30,8 +30,8 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
     opened: list[Space] = []
     begin = Space.__init__
 
-    def note(self: Space, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def note(self: Space, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
         opened.append(self)
 
     monkeypatch.setattr(Space, "__init__", note)
