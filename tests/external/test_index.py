@@ -6,7 +6,7 @@ import pytest
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Communication, CommunicationBegan, Direction, ExternalMessage, fold
-from recollect_server.services.space.lines import entries_of
+from recollect_server.services.space.logs import entries_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry

@@ -15,16 +15,14 @@ from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
-from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
-from recollect_server.services.space.catching_up import IndexAhead
+from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.events import CommunicationChanged
-from recollect_server.services.space.lines import entries_of
+from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import START, LogConflict, Position
 
 log = structlog.get_logger("recollect.external")
@@ -43,7 +41,7 @@ class CommunicationStore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self._logs = space.logs
+        self._logs = CommunicationLogs(space.logs)
         self._behind: set[str] = set()  # what the index did not take in
 
     @property
@@ -63,7 +61,8 @@ class CommunicationStore:
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
         try:
-            catch_up(self._logs, index, communication_id, CaughtUp(), time=self.space.clock(), log_updates=True)
+            stored = index.communication(communication_id)
+            self._logs.catch_up(index, communication_id, stored, time=self.space.clock(), log_updates=True, wait=False)
         except IndexAhead as error:
             index.condemn(str(error))  # whoever looks after the index makes it anew
             raise
@@ -95,17 +94,14 @@ class CommunicationStore:
         self, communication_id: str, stored: StoredCommunication | None, contents: list[Content], request: RequestKey | None
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
-        lines, data = encoded(entries_of(contents, request), *end)
         try:
-            self._logs.append(communication_id, end, data)
+            lines = self._logs.append(communication_id, end, contents, request)
         except LogConflict:
             self._behind.add(communication_id)
             raise
         hit("external.recorded")
-        before = known = stored.communication if stored else None
-        for line in lines:
-            known = folded(known, line, communication_id)
-        assert known is not None
+        before = stored.communication if stored else None
+        known = self._logs.behind(before, lines, communication_id)
         try:
             self.space.index.add_external(before, known, lines, time=self.space.clock())
         except IndexUnavailable as error:
@@ -120,15 +116,15 @@ class CommunicationStore:
         """The messages at these places, those that can be read. Raises StorageUnavailable."""
         if not places:
             return []
-        lines = self._logs.read_at(communication_id, places)
+        lines = self.space.logs.read_at(communication_id, places)
         return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, ExternalMessage)]
 
     def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
         """What a communication was after a line, and the messages of the batch that ends there. Raises StorageUnavailable."""
         known: Communication | None = None
         batch: list[ExternalMessage] = []
-        for line in self._logs.read(communication_id):
-            known = folded(known, line, communication_id)
+        for line in self.space.logs.read(communication_id):
+            known = self._logs.folded(known, line, communication_id)
             if line.entry and line.entry.stamp.batch[0] == 1:
                 batch = []
             if line.entry and isinstance(line.entry.content, ExternalMessage):

@@ -28,7 +28,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Spoken
-from recollect_server.storage.logs.anchors import AnchorFile
+from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import contents_of, spoken
 from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
@@ -147,6 +147,15 @@ def bring_up_forgotten(logs: LogStore, index: Index) -> None:
     ledger.recover()
     if (size := ledger.size()) != index.forgotten_bytes():
         index.forget_deliveries(forgotten_deliveries(ledger), size)
+
+
+def forget_anchors_again(logs: LogStore, index: Index) -> None:
+    """Take out of an index that was caught up the anchors that were forgotten: they stand in transcripts still.
+
+    Raises IndexUnavailable, LogUnavailable.
+    """
+    for key, until in forgotten_keys(logs).items():
+        index.forget_anchors(key, until)
 
 
 def _remove_messages(

@@ -8,7 +8,7 @@ The last requests of a conversation are known by its transcript in any case (`sp
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import orjson
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound
-from recollect_server.services.space.catching_up import folded
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import Line
@@ -59,15 +59,15 @@ class Replays:
     any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, transcripts: ConversationLogs) -> None:
+        self._transcripts = transcripts
         self._guard = threading.Lock()  # guards `_places`
         self._places: OrderedDict[str, _Place] = OrderedDict()
 
-    def lines(self, read: Callable[[str, Position], Iterator[Line]], known: KnownRequest) -> tuple[list[Line], Conversation]:
+    def lines(self, known: KnownRequest) -> tuple[list[Line], Conversation]:
         """Return the lines that a request wrote, and the conversation as it was right after.
 
-        `read` yields the lines of a conversation behind a position. Raises what it raises, and
-        ConversationNotFound.
+        Raises ConversationNotFound, StorageUnavailable.
         """
         conversation_id = known.conversation_id
         with self._guard:
@@ -77,8 +77,8 @@ class Replays:
         conversation, position = place.conversation, place.position
         wrote: list[Line] = []
         try:
-            for line in read(conversation_id, position):
-                conversation = folded(conversation, line, conversation_id)
+            for line in self._transcripts.store.read(conversation_id, position):
+                conversation = self._transcripts.folded(conversation, line, conversation_id)
                 position = Position(line.sequence, line.end)
                 if line.sequence >= known.first_sequence:
                     wrote.append(line)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -18,6 +18,7 @@ from recollect_server.domain.errors import (
     ConversationPinned,
     IndexUnavailable,
     InvalidField,
+    NothingNamed,
     RequestIdReused,
     StorageUnavailable,
 )
@@ -28,13 +29,12 @@ from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.routing import Place as ChannelPlace
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
-from recollect_server.services.space.comparing import differences, read_whole
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Receipt, finish_delete, settle_anchors
 from recollect_server.services.space.events import Appended, CursorsLost, Deleted, IndexReplaced, Reloaded, Subscribers
 from recollect_server.services.space.index_lag import IndexLag
-from recollect_server.services.space.lines import entries_of, folded_over
 from recollect_server.services.space.locks import LockOrder, Locks
+from recollect_server.services.space.logs import IndexAhead, Logs, entries_of
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.requests import Replays, request_among
 from recollect_server.services.space.routes import Routes
@@ -42,6 +42,7 @@ from recollect_server.services.space.state import ConversationState, RequestKey,
 from recollect_server.services.space.trust import RecentRequests, Suspects
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.index.turns import Place
@@ -95,6 +96,7 @@ class Space:
         self.clock = clock
         self.anchors = AnchorFile(logs)
         self._index = index
+        self._transcripts = ConversationLogs(logs)
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
         self._locks = Locks(lock_order)
         self.exclusive = self._locks.exclusive
@@ -104,7 +106,7 @@ class Space:
         self._suspects = Suspects()
         self._suspects.begin(unverified, "the index was not closed, and is being compared with the transcripts")
         self._recent_requests = RecentRequests()
-        self._replays = Replays()
+        self._replays = Replays(self._transcripts)
         self._routes = Routes(self._lag, logs.has, self._is_pinned)
         self._deletes: dict[str, threading.Event] = {}  # under way; set at their end, changed under the locks
         self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
@@ -247,7 +249,7 @@ class Space:
 
         Raises ConversationNotFound, StorageUnavailable.
         """
-        return self._replays.lines(self.lines, known)
+        return self._replays.lines(known)
 
     def _known_request(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
         """Return a request that was carried out before, or whose messages are pending; or None.
@@ -283,12 +285,10 @@ class Space:
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
-        lines, data = encoded(entries_of(contents, request))
         with self._locks.conversations.hold(conversation_id):
             if is_named and self.logs.is_taken(conversation_id):
                 raise ConversationExists(conversation_id)
-            self.logs.append(conversation_id, START, data)
-            return self._take_in(None, lines)
+            return self._take_in(conversation_id, None, self._transcripts.append(conversation_id, START, contents, request))
 
     def append(
         self, state: ConversationState, contents: Sequence[Content], request: RequestKey | None = None, *, draft_id: str = ""
@@ -462,12 +462,12 @@ class Space:
         try:
             size = self.logs.length(conversation_id)
         except LogNotFound:
-            raise not_there(self.logs, conversation_id) from None
+            raise self._transcripts.not_found(conversation_id) from None
         try:
             stored = self._index.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = catch_up(self.logs, self._index, conversation_id, stored, time=self.clock(), log_updates=True)
-                stored = caught.stored
+                caught = self._transcripts.catch_up(self._index, conversation_id, stored, time=self.clock(), log_updates=True)
+                stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
                 if self._index.note_refused_cursors():
                     self.publish(CursorsLost())
                 self.anchors.changed()
@@ -497,17 +497,18 @@ class Space:
         if stored is None:
             wrong = "it is not in the index"
         else:
-            read = read_whole(self.logs, conversation_id)
-            wrong = next(differences(self.logs, Contents(self._index), stored, read, words=False), "")
+            contents = Contents(self._index)
+            reading = self._transcripts.read_to_compare(contents, conversation_id, stored)
+            wrong = next(self._transcripts.differences(contents, conversation_id, stored, reading, words=False), "")
         if wrong:
             self.distrust(f"{conversation_id}: {wrong}")
             raise IndexUnavailable(f"the index is damaged: {wrong}")
 
     def _read_head(self, conversation_id: str) -> ConversationState:
         """Return the state of a conversation by its transcript alone."""
-        lines, conversation = read_unindexed(self.logs, conversation_id, None)
+        lines, conversation = self._transcripts.read_whole(conversation_id)
         if conversation is None:
-            raise not_there(self.logs, conversation_id)
+            raise self._transcripts.not_found(conversation_id)
         return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: ConversationState) -> None:
@@ -531,10 +532,9 @@ class Space:
         self.publish(Reloaded(conversation_id))
 
     def _write(self, state: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str) -> Committed:
-        end = Position(state.lines, state.size)
-        lines, data = encoded(entries_of(contents, request, draft_id), *end)
-        self.logs.append(state.conversation.id, end, data)
-        return self._take_in(state, lines)
+        conversation_id, end = state.conversation.id, Position(state.lines, state.size)
+        lines = self._transcripts.append(conversation_id, end, contents, request, draft_id)
+        return self._take_in(conversation_id, state, lines)
 
     def _hold(
         self, head: ConversationState, contents: Sequence[Content], request: RequestKey | None, draft_id: str, reason: str
@@ -545,15 +545,20 @@ class Space:
         if not messages:
             return StorageUnavailable(refused)
         lines, data = encoded(entries_of(contents, request, draft_id), head.lines, head.size)
-        end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
+        end = replace(
+            head,
+            conversation=self._transcripts.behind(head.conversation, lines, head.conversation.id),
+            size=lines[-1].end,
+            lines=lines[-1].sequence,
+        )
         batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
         if self._pending.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
-    def _take_in(self, head: ConversationState | None, lines: list[Line]) -> Committed:
+    def _take_in(self, conversation_id: str, head: ConversationState | None, lines: list[Line]) -> Committed:
         before = head.conversation if head else None
-        after = folded_over(before, lines)
+        after = self._transcripts.behind(before, lines, conversation_id)
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed
@@ -622,17 +627,20 @@ class Space:
             self._lag.caught_up(conversation_id)
             return True
 
-    def build(self, index: Index, conversation_id: str) -> None:
-        """Index a conversation in a new index, which `change_index` will use. Raises IndexUnavailable."""
-        with self._locks.conversations.hold(conversation_id):
-            if self._pending.of(conversation_id):
+    def build(self, index: Index, logs: Logs[Any], name: str) -> None:
+        """Index a log in a new index, which `change_index` will use. Raises IndexUnavailable.
+
+        A communication that is written meanwhile finds no index: its next reader indexes it.
+        """
+        with self._locks.conversations.hold(name):
+            if self._pending.of(name):
                 # The end of its file may be nothing: it is caught up when it is written to.
-                self._lag.note(conversation_id, "its transcript refuses to be written")
+                self._lag.note(name, "its transcript refuses to be written")
                 return
             try:
-                catch_up(self.logs, index, conversation_id, None, time=self.clock(), log_updates=False, wait=False)
-            except (ConversationNotFound, StorageUnavailable) as error:
-                log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
+                logs.catch_up(index, name, logs.find(index, name), time=self.clock(), log_updates=False, wait=False)
+            except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
+                log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))
 
     def change_index(self, index: Index) -> None:
         """Use another index from here on, which was made from the transcripts."""

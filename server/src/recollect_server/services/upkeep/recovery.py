@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.external.catching_up import bring_up as bring_up_external
-from recollect_server.services.external.checking import index_problems
-from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
-from recollect_server.services.space.comparing import differences, lost_requests, read_whole
-from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.services.space.logs import IndexAhead, Logs, Totals
+from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
@@ -128,25 +129,31 @@ def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
         sizes = dict(logs.logs(Kind.CONVERSATION))
         whole = sum(sizes.values()) <= at_once
         contents = Contents(index)
-        for conversation_id in sizes:
-            stored = index.find(conversation_id)
-            if stored is None:  # its transcript cannot be read, and this was logged
-                continue
-            if whole:
-                read = read_whole(logs, conversation_id)
-                wrong = next(differences(logs, contents, stored, read), "")
-            else:
-                lost = lost_requests(logs, index, conversation_id)
-                wrong = f"the index does not know {len(lost)} of its requests, as {lost[0]}" if lost else ""
-            if wrong:
-                raise IndexUnavailable(f"it is damaged: {conversation_id}: {wrong}")
-        problems = [*(contents.problems() if whole else []), *index_problems(logs, index)]
-        if problems:
-            raise IndexUnavailable(f"it is damaged: {problems[0]}")
+        wrong = next(_differences(ConversationLogs(logs), contents, index, list(sizes), whole=whole), "")
+        if not wrong and whole:
+            wrong = next(iter(contents.problems()), "")
+        if not wrong:
+            communications = [name for name, _ in logs.logs(Kind.COMMUNICATION)]
+            wrong = next(_differences(CommunicationLogs(logs), contents, index, communications, whole=True), "")
+        if wrong:
+            raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
         index.close()
         raise
     return done if whole else replace(done, suspects=tuple(sizes))
+
+
+def _differences(logs: Logs[Any], contents: Contents, index: Index, names: list[str], *, whole: bool) -> Iterator[str]:
+    """Yield what the index has otherwise than these logs; unless `whole`, only which of their requests it does not know."""
+    for name in names:
+        stored = logs.find(index, name)
+        if stored is None:  # its log cannot be read, and this was logged
+            continue
+        if whole:
+            reading = logs.read_to_compare(contents, name, stored)
+            yield from (f"{name}: {it}" for it in logs.differences(contents, name, stored, reading))
+        elif lost := logs.lost_requests(contents, name):
+            yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
 
 
 def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
@@ -158,22 +165,60 @@ def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress,
         raise
 
 
-def _mended(logs: FolderStore, names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], Mended] | None]]:
-    """Each of these conversations, in their order. With `ahead` the tails of the next ones are mended meanwhile.
+def _recovered(logs: Logs[Any], names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], RecoveredLog] | None]]:
+    """Yield each of these logs, in their order. With `ahead` the tails of the next ones are recovered meanwhile.
 
-    To mend one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
+    To recover one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
     """
     if not ahead:
         yield from ((name, None) for name in names)
         return
-    with ThreadPoolExecutor(_AHEAD, "mend") as pool:
-        pending: deque[tuple[str, Future[Mended]]] = deque()
+    with ThreadPoolExecutor(_AHEAD, "recover") as pool:
+        pending: deque[tuple[str, Future[RecoveredLog]]] = deque()
         for name in names:
-            pending.append((name, pool.submit(mend_whole, logs, name)))
+            pending.append((name, pool.submit(logs.recover, name)))
             if len(pending) > 2 * _AHEAD:
                 first, future = pending.popleft()
                 yield first, future.result
         yield from ((name, future.result) for name, future in pending)
+
+
+def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Totals:
+    """Catch the index up with all logs of a kind: a stat for each that it has all of. Nobody may write one.
+
+    `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead, IndexUnavailable, OSError.
+    """
+    known = logs.progress(index)
+    behind: list[str] = []
+    done = Totals()
+    for name, size in logs.store.logs(logs.kind):
+        done.logs += 1
+        if known.pop(name, -1) != size:
+            behind.append(name)
+    if known:
+        raise IndexAhead(f"{len(known)} {logs.plural} are indexed and have no transcript, as {next(iter(known))}")
+    if behind and not rebuilt:
+        logs.skip_cursors(index)
+    for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
+        progress(number, len(behind))
+        about = {logs.noun: name}
+        try:
+            stored = None if rebuilt else logs.find(index, name)
+            caught = logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered)
+        except (ConversationNotFound, NothingNamed):
+            if logs.store.remove_empty(name):
+                done.logs -= 1
+                log.warning("empty_transcript_removed", **about)
+            else:
+                log.warning("transcript_without_a_line", **about)
+        except StorageUnavailable as error:
+            log.error("transcript_unreadable", **about, reason=str(error))
+        else:
+            done.messages += caught.messages
+            done.damaged += caught.damaged
+            done.bytes_cut += caught.bytes_cut
+    progress(len(behind), len(behind))
+    return done
 
 
 def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id: str, clock: Clock) -> None:
@@ -204,51 +249,19 @@ def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Pro
             anchors.drop_source(conversation_id)
         _finish_interrupted_delete(logs, index, conversation_id, clock)
     hit("recover.deletes_finished")
-    known = index.progress()
-    behind: list[str] = []
-    total = 0
-    for conversation_id, size in logs.logs(Kind.CONVERSATION):
-        total += 1
-        if known.pop(conversation_id, (-1, 0))[0] != size:
-            behind.append(conversation_id)
-    if known:
-        raise IndexAhead(f"{len(known)} conversations are indexed and have no transcript, as {next(iter(known))}")
-    if behind and not rebuilt:
-        index.skip_cursors()
-    messages = damaged = cut = 0
-    for done, (conversation_id, mended) in enumerate(_mended(logs, sorted(behind), ahead=rebuilt)):
-        progress(done, len(behind))
-        try:
-            stored = None if rebuilt else index.find(conversation_id)
-            caught = catch_up(
-                logs, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
-            )
-        except ConversationNotFound:
-            if logs.remove_empty(conversation_id):
-                total -= 1
-                log.warning("empty_transcript_removed", conversation=conversation_id)
-            else:
-                log.warning("transcript_without_a_line", conversation=conversation_id)
-            continue
-        except StorageUnavailable as error:
-            log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
-            continue
-        messages += caught.messages
-        damaged += caught.damaged
-        cut += caught.bytes_cut
+    conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
     index.settle()
     forget_anchors_again(logs, index)
-    external = bring_up_external(logs, index, clock, rebuilt=rebuilt)
+    external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")
-    progress(len(behind), len(behind))
     return Recovered(
         index,
         rebuilt,
-        total,
-        messages + external.messages,
-        damaged + external.damaged,
-        cut + external.bytes_cut,
-        external.communications,
+        conversations.logs,
+        conversations.messages + external.messages,
+        conversations.damaged + external.damaged,
+        conversations.bytes_cut + external.bytes_cut,
+        external.logs,
     )

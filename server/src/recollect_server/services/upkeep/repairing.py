@@ -4,13 +4,15 @@ Until that is done the service answers from the transcripts what it can, and sea
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.external import catching_up as external
-from recollect_server.services.space.catching_up import forget_anchors_again
-from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
@@ -67,14 +69,15 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     try:
         new.claim_file(copied=False)
         bring_up_forgotten(space.logs, new)
-        for conversation_id, _ in space.logs.logs(Kind.CONVERSATION):
-            if stopping():
-                new.want_rebuild("the server stopped while it was made")
-                new.close()
-                return False
-            space.build(new, conversation_id)
+        kinds: tuple[Logs[Any], ...] = (ConversationLogs(space.logs), CommunicationLogs(space.logs))
+        for logs in kinds:
+            for name, _ in space.logs.logs(logs.kind):
+                if stopping():
+                    new.want_rebuild("the server stopped while it was made")
+                    new.close()
+                    return False
+                space.build(new, logs, name)
         forget_anchors_again(space.logs, new)
-        _bring_up_external(space, new)
         new.settle()  # what is routed asks it for what it has, and does not wait
         space.change_index(new)
     except BaseException:
@@ -89,13 +92,3 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
         with space.exclusive(conversation=conversation_id):
             finish_delete(space.logs, new, conversation_id, space.clock())
     return True
-
-
-def _bring_up_external(space: Space, new: Index) -> None:
-    """What is written to one meanwhile finds no index, and is indexed by whoever comes next (see `external.store`)."""
-    for communication_id, _ in space.logs.logs(Kind.COMMUNICATION):
-        with space.exclusive(conversation=communication_id):
-            try:
-                external.catch_up(space.logs, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
-            except (CommunicationNotFound, StorageUnavailable) as error:
-                log.warning("transcript_passed_over", communication=communication_id, reason=str(error))
