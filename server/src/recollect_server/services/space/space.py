@@ -45,10 +45,9 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.index.turns import Place
 from recollect_server.storage.logs.anchors import AnchorFile
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Line, contents_of, encoded, messages_of
+from recollect_server.storage.logs.lines import Line, Place, contents_of, encoded, messages_of
 from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable, Position
 
 E = TypeVar("E")
@@ -238,7 +237,7 @@ class Space:
         """
         if state and state.number is not None and state.indexed and state.lines == known.last_sequence:
             with suppress(IndexUnavailable):
-                places = self._index.places(state.number, known.first_sequence, known.last_sequence)
+                places = self._index.messages.of_lines(state.number, known.first_sequence, known.last_sequence)
                 messages = messages_of(self.lines_at(known.conversation_id, places)) if places else []
                 return messages, state.conversation
         wrote, conversation = self.replay_lines(known)
@@ -258,7 +257,7 @@ class Space:
         """
         if pending := self._pending.request(request_id):
             return KnownRequest(request_id, pending[0].hash, pending[1])
-        if known := self._lag.request(request_id) or self._index.request(request_id):
+        if known := self._lag.request(request_id) or self._index.requests.find(request_id):
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
@@ -384,7 +383,7 @@ class Space:
         hit("delete.log_emptied")
         receipt = Receipt(conversation_id, removed, time)
         if request:
-            self._index.remember(receipt.known_as(request))
+            self._index.requests.add(receipt.known_as(request))
         hit("delete.remembered")
         return receipt
 
@@ -451,7 +450,7 @@ class Space:
                     log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
                     self._pending.release(conversation_id)
                     raise
-                if batch.request and self._index.request(batch.request.id):
+                if batch.request and self._index.requests.find(batch.request.id):
                     self._pending.drop(stuck)
                 continue
             self._pending.written(stuck, done.state)
@@ -464,11 +463,11 @@ class Space:
         except LogNotFound:
             raise self._transcripts.not_found(conversation_id) from None
         try:
-            stored = self._index.find(conversation_id)
+            stored = self._index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
                 caught = self._transcripts.catch_up(self._index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
-                if self._index.note_refused_cursors():
+                if self._index.log.note_refused_cursors():
                     self.publish(CursorsLost())
                 self.anchors.changed()
                 self._routes.changed()
@@ -491,7 +490,7 @@ class Space:
 
         Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
         """
-        stored = self._index.find(conversation_id)
+        stored = self._index.conversations.find(conversation_id)
         if self._lag.has(conversation_id) or self._pending.of(conversation_id):
             raise IndexUnavailable("the index did not take in the newest lines")
         if stored is None:
@@ -573,7 +572,7 @@ class Space:
         else:
             self._not_indexed(after.id, lines, "")
         if after.channel == EMAIL or (before.pinned if before else False) != after.pinned:
-            self._routes.learn(self.index, before, after, contents_of(lines), mail)
+            self._routes.learn(self._index, before, after, contents_of(lines), mail)
         done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._keep(done)
         if any(isinstance(content, AnchorSet) for content in contents_of(lines)):

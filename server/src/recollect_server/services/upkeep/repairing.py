@@ -67,7 +67,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
     new = Index(space.logs.root, numbers_after=old.last_number())
     try:
-        new.claim_file(copied=False)
+        new.log.claim_file(copied=False)
         bring_up_forgotten(space.logs, new)
         kinds: tuple[Logs[Any], ...] = (ConversationLogs(space.logs), CommunicationLogs(space.logs))
         for logs in kinds:
@@ -83,7 +83,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     except BaseException:
         new.close()
         raise
-    known = new.progress()
+    known = new.conversations.progress()
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
