@@ -62,6 +62,8 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/buf lint
 	$(VENV)/bin/buf format --diff --exit-code
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/codespell
+	$(VENV)/bin/python scripts/check_language.py
 	$(VENV)/bin/python scripts/reference.py --check
 
 format: $(VENV)/.tested

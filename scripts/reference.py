@@ -75,10 +75,10 @@ def errors() -> None:
 
 def contract() -> None:
     """Print every service, call, message and enum of the contract with its comment."""
-    found = _contract()
-    called = {name for service in found.services for call in service.calls for name in (call.request, call.answer)}
-    messages = {message.name: message for message in found.messages}
-    for service in found.services:
+    described = _contract()
+    called = {name for service in described.services for call in service.calls for name in (call.request, call.answer)}
+    messages = {message.name: message for message in described.messages}
+    for service in described.services:
         print(f"\n## {service.name}\n\n{service.comment}")
         for call in service.calls:
             stream = " (stream)" if call.is_stream else ""
@@ -90,7 +90,7 @@ def contract() -> None:
         if name not in called:
             _print_message(message, f"### {name}\n")
     print("\n## Enums")
-    for it in sorted(found.enums, key=lambda it: it.name):
+    for it in sorted(described.enums, key=lambda it: it.name):
         print(f"\n### {it.name}\n\n{it.comment}\n\n| value | meaning |\n| --- | --- |")
         for name, comment in it.values:
             print(f"| `{name}` | {_cell(comment)} |")

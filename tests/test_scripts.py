@@ -1,0 +1,90 @@
+"""The scripts of maintainers: releases, and the check of the language."""
+
+import subprocess
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from scripts import check_language, release
+
+ROOT = Path(__file__).parents[1]
+TODAY = date(2026, 11, 22)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a copy of the files that a release changes."""
+    for name in (*release.VERSIONS, "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_a_release_sets_the_version_everywhere_and_dates_the_changelog(tree: Path) -> None:
+    texts = release.changed_files(tree, "99.0.1", TODAY)
+    assert len(texts) == len(release.VERSIONS) + 1
+    assert 'version = "99.0.1"' in texts[tree / "client/pyproject.toml"]
+    assert '"recollect-client==99.0.1"' in texts[tree / "server/pyproject.toml"]
+    assert '__version__ = "99.0.1"' in texts[tree / "server/src/recollect_server/__init__.py"]
+    before = (tree / "CHANGELOG.md").read_text()
+    assert texts[tree / "CHANGELOG.md"] == before.replace("## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1)
+
+
+@pytest.mark.parametrize("version", ["1.0", "v99.0.1", "0.0.1", "99.0.1-rc1"])
+def test_a_release_needs_a_later_version_of_three_numbers(tree: Path, version: str) -> None:
+    with pytest.raises(release.CannotRelease, match="version"):
+        release.changed_files(tree, version, TODAY)
+
+
+def test_a_release_without_changes_is_refused(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n## 0.1.0 (2026-11-01)\n\n- The first.\n")
+    with pytest.raises(release.CannotRelease, match="no entries"):
+        release.changed_files(tree, "99.0.1", TODAY)
+
+
+def test_a_release_is_made_once_and_on_a_clean_main(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", tmp_path], check=True)
+    release.check_tree(tmp_path, "1.0.0")
+    (tmp_path / "new").touch()
+    with pytest.raises(release.CannotRelease, match="changes"):
+        release.check_tree(tmp_path, "1.0.0")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "add", "new"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "New"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "tag", "v1.0.0"], cwd=tmp_path, check=True)
+    with pytest.raises(release.CannotRelease, match="tag already"):
+        release.check_tree(tmp_path, "1.0.0")
+    release.check_tree(tmp_path, "1.0.1")
+    subprocess.run(["git", "checkout", "--quiet", "-b", "other"], cwd=tmp_path, check=True)
+    with pytest.raises(release.CannotRelease, match="on main"):
+        release.check_tree(tmp_path, "1.0.1")
+
+
+def test_a_dry_run_prints_the_steps_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    before = {name: (ROOT / name).read_text() for name in release.VERSIONS}
+    assert release.main(["99.0.1", "--dry-run"]) == 0
+    steps = capsys.readouterr().out.splitlines()
+    assert steps[0] == "write client/pyproject.toml"
+    assert "git tag --annotate v99.0.1 -m 'Recollect 99.0.1'" in steps
+    assert {name: (ROOT / name).read_text() for name in release.VERSIONS} == before
+
+
+def test_docstrings_that_begin_with_question_words_are_counted() -> None:
+    source = '"""Whether it is."""\nclass A:\n    """A noun."""\n    b: int\n    """How many."""\n    c: int\n    """Howling."""\n'
+    assert check_language.openings(source) == [(1, "Whether it is."), (5, "How many.")]
+
+
+def test_participles_as_names_are_counted() -> None:
+    source = "found = 1\ndef f(told, hits):\n    self._known = told\n    print(asked)\n    for seen in hits: pass\n"
+    assert sorted(check_language.names(source)) == [(1, "found"), (2, "told"), (3, "_known"), (5, "seen")]
+
+
+def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_language.compare({"server": Counter(names=3)}, {"server": {"names": 3}}) == 0
+    assert check_language.compare({"server": Counter(names=2)}, {"server": {"names": 3}}) == 0
+    assert "fell from 3 to 2" in capsys.readouterr().out
+    assert check_language.compare({"server": Counter(names=4)}, {"server": {"names": 3}}) == 1
+    assert "rose from 3 to 4" in capsys.readouterr().err
