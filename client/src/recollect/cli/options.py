@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 else:  # before 8.4 click's types take no parameter
     _Text = _Moment = _File = click.ParamType
 
-_PATIENCE = RetryPolicy(max_attempts=4)
+_RETRY = RetryPolicy(max_attempts=4)
+LONG_TIMEOUT = 120.0
 _AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
-_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
+PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _MAX_TEXT = 16 << 20
 """Bytes of a file. The server takes messages of at most 16 MiB."""
 MAX_NUMBER = 2**31 - 1
@@ -42,9 +44,10 @@ MAX_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What a command works with."""
+    """The client and the output form of a command."""
 
     client: Client
+    address: str
     as_json: bool
     """JSON lines: asked for, or because standard output is no terminal."""
 
@@ -63,15 +66,25 @@ class Address(_Text):
 
 
 def with_shell(command: F) -> F:
-    """Gives a command `--address`, `--timeout` and `--json`, and hands it a `Shell` first."""
+    """Give a command `--address`, `--timeout` and `--json`, and a `Shell` as its first argument."""
+    return _with_shell(command, DEFAULT_TIMEOUT)
 
+
+def with_patient_shell(command: F) -> F:
+    """Decorate a command as `with_shell`, with a time-out that suits calls of many megabytes."""
+    return _with_shell(command, LONG_TIMEOUT)
+
+
+def _with_shell(command: F, default_timeout: float) -> F:
     @wraps(command)
     def run(*, address: str, timeout: float, as_json: bool, **values: Any) -> Any:
         try:
-            with Client(address, timeout=timeout, retry=_PATIENCE) as client:
-                return command(Shell(client, as_json or not sys.stdout.isatty()), **values)
+            with Client(address, timeout=timeout, retry=_RETRY) as client:
+                as_json = as_json or not sys.stdout.isatty()
+                return command(Shell(client, address, as_json), **values)
         except RecollectError as error:
-            raise exits.Ended(exits.sentence_of(error, address), exits.code_of(error)) from error
+            sentence = exits.sentence_of(error, address)
+            raise exits.Ended(sentence, exits.code_of(error)) from error
 
     decorated: Any = run
     for option in (
@@ -79,7 +92,7 @@ def with_shell(command: F) -> F:
         click.option(
             "--timeout",
             type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
-            default=DEFAULT_TIMEOUT,
+            default=default_timeout,
             metavar="SECONDS",
             show_default=True,
             help="How long a call may take.",
@@ -161,6 +174,19 @@ def with_channels(command: F) -> F:
     )
 
 
+class NamedPath(click.Path):
+    """A path that is not empty. `pathlib` takes an empty one for the current folder."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not os.fspath(value):
+            self.fail("a path must not be empty: write . for the current folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Source(_File):
     """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
 
@@ -168,10 +194,10 @@ class Source(_File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Open the file. Refuse what is no regular file."""
-        if value == "-" or value.startswith(_PIPES):
+        if value == "-" or value.startswith(PIPES):
             return click.File("rb").convert(value, param, ctx)
         try:
-            file = open(value, "rb", opener=_open_regular)  # noqa: SIM115 - the command closes it
+            file = open(value, "rb", opener=open_regular)  # noqa: SIM115 - the command closes it
         except OSError as error:
             self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
         if ctx is not None:
@@ -179,7 +205,8 @@ class Source(_File):
         return file
 
 
-def _open_regular(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
+    """Open a regular file, for `open`. Raises OSError for any other, also for a pipe without a writer."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
