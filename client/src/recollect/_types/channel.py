@@ -103,7 +103,9 @@ class ReceivedExternal:
     escalation: Escalation | None
     """The question to the owner that it opened. `None` if it opened none."""
     acknowledgement: str = ""
-    """What may be sent to the party now, and recorded with `external.record_reply`. Empty where nothing may."""
+    """What may be sent to the party now, and recorded with `external.record_reply`. Empty where
+    nothing may.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +113,13 @@ class Received:
     """What became of a message that came in."""
 
     outcome: StoredInConversation | CommandReply | ReceivedExternal | None
-    """`None` for a repeat of a message whose conversation was deleted since: it is not stored again."""
+    """`None` for a repeat of a message whose conversation was deleted since: it is not stored
+    again.
+    """
     duplicate: bool
-    """True if this provider's message had been received before; the outcome is that of the first time."""
+    """True if this provider's message had been received before; the outcome is that of the first
+    time.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,10 @@ class OwnerIdentity:
     channel: str
     """The channel."""
     identity: str
-    """The address there, normalised by the server: phone numbers in digits, e-mail addresses in lower case."""
+    """The address there, normalised by the server: phone numbers in digits, e-mail addresses in
+    lower case.
+    """
     person: str = ""
-    """The person that it belongs to: identities of one person are one to search. Empty means that it stands alone."""
+    """The person that it belongs to: identities of one person are one to search. Empty means that
+    it stands alone.
+    """

@@ -37,7 +37,8 @@ class ContextFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """How many tokens a context may have. `None` means the server's default; of a total alone each tier has its usual share.
+    """How many tokens a context may have. `None` means the server's default; of a total alone each
+    tier has its usual share.
 
     >>> ContextBudget(total=2000)
     """
@@ -99,7 +100,9 @@ class ContextMessage:
     is_excerpt: bool = False
     """True if parts of a long text are left out: `…` stands where they were."""
     score: float = 0.0
-    """Of a recalled message: the probability that its turn helps to answer the message. 0 for others."""
+    """Of a recalled message: the probability that its turn helps to answer the message. 0 for
+    others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +124,12 @@ class RecalledSource:
     score: float
     """The score of its best message."""
     abbreviation: str
-    """What the conversation was about, in the first of its sources. Empty if it has none, and of the one that goes on."""
+    """What the conversation was about, in the first of its sources. Empty if it has none, and of
+    the one that goes on.
+    """
     sequences: tuple[int, ...]
-    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`."""
+    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`.
+    """
     tokens: int
     """About what its title, place and abbreviation take."""
     is_last_conversation: bool
@@ -163,12 +169,16 @@ class DroppedMessage:
     reason: str
     """Why."""
     score: float = 0.0
-    """Of a message that was not recalled: the probability that its turn helps to answer the message. 0 for others."""
+    """Of a message that was not recalled: the probability that its turn helps to answer the
+    message. 0 for others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMessage:
-    """What another member of a conversation's group wrote. Nobody vouched for it: data, never the user's words."""
+    """What another member of a conversation's group wrote. Nobody vouched for it: data, never the
+    user's words.
+    """
 
     communication_id: str
     """The external communication that has it."""
@@ -191,7 +201,9 @@ class BuiltContext:
     warm: tuple[ContextMessage, ...]
     """Earlier turns of this conversation, oldest first."""
     cold: tuple[ContextMessage, ...]
-    """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole turns, the most relevant first."""
+    """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole
+    turns, the most relevant first.
+    """
     anchors: tuple[Anchor, ...]
     """The anchors that hold."""
     compression_summary: str
@@ -211,7 +223,9 @@ class BuiltContext:
     condensed_messages: int = 0
     """Number of earlier messages of this conversation that `compression_summary` stands for."""
     rendered_tokens: int = 0
-    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those that these take."""
+    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those
+    that these take.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from recollect._types.message import Message, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Whom a channel's conversation is with, as the channel itself names it. Every field may be empty.
+    """Whom a channel's conversation is with, as the channel itself names it. Every field may be
+    empty.
 
     >>> Party(contact="alex@example.org", subject="The invoice")
     """
@@ -24,7 +25,9 @@ class Party:
     subject: str = ""
     """The subject line, on e-mail."""
     contact_name: str = ""
-    """The contact's display name, as the channel gave it last. For people: nothing is routed or trusted by it."""
+    """The contact's display name, as the channel gave it last. For people: nothing is routed or
+    trusted by it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,9 @@ class NoteRecord:
     """The writer of a note of a conversation, its model and its time."""
 
     writer: str
-    """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`, or `unknown`."""
+    """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`,
+    or `unknown`.
+    """
     model: str = ""
     """The id of the model. Empty where none wrote it."""
     write_time: datetime | None = None
@@ -48,7 +53,9 @@ class Notes:
     title: NoteRecord | None = None
     """The record of the title. `None` while there is none."""
     failure: str = ""
-    """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is tried again."""
+    """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is
+    tried again.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +108,9 @@ class Conversation:
     cost_total: float
     """The sum of its messages' cost in US dollars."""
     compressed_through: int
-    """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
+    """The last turn that the newest compression summary covers. 0 means that nothing was
+    compressed.
+    """
     notes: Notes | None = None
     """The origin of its abbreviation and its title. `None` while it has neither."""
 
@@ -133,11 +142,17 @@ class LoadedConversation:
     has_more: bool
     """True if older messages exist; ask for them with `before_turn`."""
     compression_summary: str
-    """What stands for the turns up to `conversation.compressed_through`. Empty if nothing was compressed."""
+    """What stands for the turns up to `conversation.compressed_through`. Empty if nothing was
+    compressed.
+    """
     damaged_lines: int
-    """How many lines of the transcript in that range were damaged and left out. 0 is what is normal."""
+    """How many lines of the transcript in that range were damaged and left out. 0 is what is
+    normal.
+    """
     cut_before_sequence: int = 0
-    """Set where one turn alone is larger than an answer may be: ask for its earlier messages with it as `before_sequence`."""
+    """Set where one turn alone is larger than an answer may be: ask for its earlier messages with
+    it as `before_sequence`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,8 @@ class ExternalCommunication:
     open_escalations: int
     """How many of its escalations wait for the owner."""
     party_name: str = ""
-    """The party's display name, as the channel gave it last. The party chose it: it proves nothing."""
+    """The party's display name, as the channel gave it last. The party chose it: it proves nothing.
+    """
     subject: str = ""
     """The subject of its newest e-mail that has one."""
     acknowledged: bool = False
@@ -60,7 +61,9 @@ class ExternalCommunication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailHeaders:
-    """The headers of a third party's e-mail, as an answer needs them: the ids without angle brackets."""
+    """The headers of a third party's e-mail, as an answer needs them: the ids without angle
+    brackets.
+    """
 
     message_id: str
     """Message-ID. An answer has it as In-Reply-To."""
@@ -97,14 +100,18 @@ class ExternalMessage:
     group_id: str = ""
     """The group that it was written in, on WhatsApp. Empty for a direct message."""
     thread_id: str = ""
-    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a direct message."""
+    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a
+    direct message.
+    """
     acknowledgement: bool = False
     """Whether it is the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """A question to the owner about a third party's message, and about those that follow it until it is resolved."""
+    """A question to the owner about a third party's message, and about those that follow it until
+    it is resolved.
+    """
 
     id: str
     """`esc-` and a ULID of 26 characters."""
@@ -179,7 +186,9 @@ class CommunicationMatch:
     timestamp: datetime
     """When."""
     snippet: str
-    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party wrote: data."""
+    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party
+    wrote: data.
+    """
     score: float
     """How well it fits: of the best 1, of the others less."""
 
@@ -255,6 +264,8 @@ class CommunicationUpdate:
     time: datetime
     """When it happened."""
     reset: bool
-    """True with a snapshot that replaces everything known: what happened since the cursor cannot be told."""
+    """True with a snapshot that replaces everything known: what happened since the cursor cannot be
+    told.
+    """
     kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
     """What happened."""

@@ -78,7 +78,9 @@ class SearchResult:
     channel: str
     """Its channel."""
     snippet: str
-    """The part of its best message that fits. Words that match stand between `MATCH_START` and `MATCH_END`."""
+    """The part of its best message that fits. Words that match stand between `MATCH_START` and
+    `MATCH_END`.
+    """
     turn_range: TurnRange | None
     """The turns around the best match, for `fetch_context`. None where only its notes matched."""
     matched_turns: tuple[int, ...]
@@ -86,7 +88,9 @@ class SearchResult:
     date: datetime
     """When its best message was said."""
     score: float
-    """The probability that the question is answered in this conversation or further down. Below 0.3 most likely nothing answers."""
+    """The probability that the question is answered in this conversation or further down. Below 0.3
+    most likely nothing answers.
+    """
     topics: tuple[str, ...]
     """Its topics."""
     abbreviation: str
@@ -94,7 +98,9 @@ class SearchResult:
     explanation: tuple[LegScore, ...]
     """What each leg gave, where `explain` was asked for."""
     snippet_from_notes: bool = False
-    """Whether `snippet` is a part of its abbreviation, title or topics: none of its messages has the words."""
+    """Whether `snippet` is a part of its abbreviation, title or topics: none of its messages has
+    the words.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +142,9 @@ class SearchAnswer:
     degraded: tuple[DegradedLeg, ...]
     """The parts that could not, and why."""
     has_more: bool = False
-    """True if results or hits were left out because the answer would be too large: ask with a smaller limit."""
+    """True if results or hits were left out because the answer would be too large: ask with a
+    smaller limit.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +164,9 @@ class FetchedContext:
     damaged_lines: int
     """How many lines of the transcript in that range were damaged and left out."""
     has_more: bool = False
-    """True if the last messages of those turns are left out: ask with the last `sequence` as `after_sequence`."""
+    """True if the last messages of those turns are left out: ask with the last `sequence` as
+    `after_sequence`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

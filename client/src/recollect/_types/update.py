@@ -93,13 +93,17 @@ class Update:
     """One change of one conversation, or one part of a snapshot."""
 
     cursor: str
-    """The position behind it, to come back with. Empty in a `MessageDelta` and in the first part of a snapshot."""
+    """The position behind it, to come back with. Empty in a `MessageDelta` and in the first part of
+    a snapshot.
+    """
     conversation_id: str
     """The conversation it is about. Empty in a `ConversationList`."""
     time: datetime
     """When it happened."""
     reset: bool
-    """True with the first part of a snapshot that replaces everything known: the server could not tell what was missed."""
+    """True with the first part of a snapshot that replaces everything known: the server could not
+    tell what was missed.
+    """
     kind: (
         ConversationList
         | LoadedConversation

@@ -32,7 +32,9 @@ _INDEX = "conversations.db"
 @click.command()
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
-@click.option("--output", "-o", type=NamedPath(dir_okay=False), metavar="FILE", help="Write into FILE.")
+@click.option(
+    "--output", "-o", type=NamedPath(dir_okay=False), metavar="FILE", help="Write into FILE."
+)
 @click.option(
     "--folder",
     "-d",
@@ -86,7 +88,10 @@ def export(
 
 
 def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -> list[str]:
-    """Return the ids asked for, newest first. Raises NotFound for a name that is no conversation."""
+    """Return the ids asked for, newest first.
+
+    Raises NotFound for a name that is no conversation.
+    """
     if names:
         there = [client.conversations.get(name) for name in dict.fromkeys(names)]
         return [it.id for it in there if not channels or it.channel in channels]
@@ -109,7 +114,8 @@ def _write_folder(client: Client, folder: Path, chosen: list[str], *, overwrite:
     if there and not overwrite:
         raise Ended(
             f"{folder} has {len(there)} of these {len(chosen)} conversations already,"
-            f" {_path(folder, there[0]).name} first: name another folder, or replace them with --overwrite"
+            f" {_path(folder, there[0]).name} first: name another folder, or replace them with"
+            " --overwrite"
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tally = Tally()
@@ -152,7 +158,9 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
         _leave_out(tally, conversation_id, str(error))
         return iter(())
     if history.damaged_lines:
-        _leave_out(tally, conversation_id, f"{history.damaged_lines} damaged lines of its transcript")
+        _leave_out(
+            tally, conversation_id, f"{history.damaged_lines} damaged lines of its transcript"
+        )
     tally.conversations_new += 1
     tally.messages_new += len(history.messages)
     return map(transcript.encode, transcript.lines_of(now, history.messages))
@@ -170,7 +178,9 @@ def _new_file(path: Path) -> Iterator[IO[bytes]]:
     It is made anew, for the owner alone, under a name that nobody can guess: others may write to
     its folder too.
     """
-    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
+    with NamedTemporaryFile(
+        "wb", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+    ) as file:
         part = Path(file.name)
         try:
             yield file

@@ -34,9 +34,21 @@ class _Sources:
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
-@click.option("--channel", metavar="NAME", help="The channel of a recall set's conversations.  [default: web]")
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="Only this group of a recall set; may be repeated.")
-@click.option("--abbreviations", is_flag=True, help="Record a recall set's abbreviations as the conversations' notes.")
+@click.option(
+    "--channel", metavar="NAME", help="The channel of a recall set's conversations.  [default: web]"
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    help="Only this group of a recall set; may be repeated.",
+)
+@click.option(
+    "--abbreviations",
+    is_flag=True,
+    help="Record a recall set's abbreviations as the conversations' notes.",
+)
 @with_patient_shell
 def import_(
     shell: Shell,
@@ -91,7 +103,8 @@ def _find(path: str, sources: _Sources) -> None:
             sources.sets += found
         else:
             raise Ended(
-                f"{path} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor {plans.TRANSCRIPTS}"
+                f"{path} holds nothing to import: neither {recall_sets.FILE} (here or one"
+                f" folder down) nor {plans.TRANSCRIPTS}"
             )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -111,9 +124,14 @@ def _is_set(path: Path) -> bool:
     return False
 
 
-def _set_options(sources: _Sources, channel: str | None, groups: tuple[str, ...], abbreviations: bool) -> SetOptions:
+def _set_options(
+    sources: _Sources, channel: str | None, groups: tuple[str, ...], abbreviations: bool
+) -> SetOptions:
     if sources.transcripts and (channel is not None or groups or abbreviations):
-        raise click.UsageError("--channel, --group and --abbreviations are for recall sets: a transcript says all this itself.")
+        raise click.UsageError(
+            "--channel, --group and --abbreviations are for recall sets: a transcript says all"
+            " this itself."
+        )
     if channel is not None and not _LABEL.fullmatch(channel):
         expected = "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
         raise click.UsageError(f"--channel: is not a channel: {expected}")
@@ -122,7 +140,9 @@ def _set_options(sources: _Sources, channel: str | None, groups: tuple[str, ...]
         for path in sources.sets:
             there |= recall_sets.groups(path)
         if missing := sorted(set(groups) - there):
-            raise Ended(f"there is no group {', '.join(missing)} in {', '.join(map(str, sources.sets))}")
+            raise Ended(
+                f"there is no group {', '.join(missing)} in {', '.join(map(str, sources.sets))}"
+            )
     return SetOptions(channel or "web", frozenset(groups), abbreviations)
 
 
@@ -136,12 +156,16 @@ def _import_all(shell: Shell, sources: _Sources, options: SetOptions, tally: Tal
             for skip in one.skips:
                 _leave_out(tally, skip)
     except RecollectError as error:
-        sentence = f"{sentence_of(error, shell.address)}; what was imported stays, and the same command"
+        sentence = (
+            f"{sentence_of(error, shell.address)}; what was imported stays, and the same command"
+        )
         raise Ended(f"{sentence} again goes on from there", code_of(error)) from error
 
 
 def _plans(sources: _Sources, options: SetOptions, tally: Tally) -> Iterator[Plan]:
-    """Yield the plans of all sources. What is none is left out. Raises OSError as `recall_sets.read`."""
+    """Yield the plans of all sources. What is none is left out. Raises OSError as
+    `recall_sets.read`.
+    """
     for source in sources.transcripts:
         try:
             for plan in _read(source):
@@ -193,10 +217,15 @@ def _report(shell: Shell, tally: Tally) -> None:
             }
         )
     else:
-        given = f" {tally.ids_given} of the new ones have an id given by the server." if tally.ids_given else ""
+        given = (
+            f" {tally.ids_given} of the new ones have an id given by the server."
+            if tally.ids_given
+            else ""
+        )
         console().print(
             clean(
-                f"Conversations: {tally.conversations_new} new, {tally.conversations_known} already there."
+                f"Conversations: {tally.conversations_new} new, {tally.conversations_known}"
+                " already there."
                 f" Messages: {tally.messages_new} new, {tally.messages_known} already there.{given}"
             )
         )

@@ -14,14 +14,21 @@ R = TypeVar("R")
 THREADS = 8
 
 
-def each(work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str) -> Iterator[R]:
+def each(
+    work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str
+) -> Iterator[R]:
     """Yield the results of `work` in the order of their completion.
 
     Things are taken as needed, in the caller's thread. The first error ends it. Without a terminal
     there is no bar.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     hidden = not (console.is_terminal and sys.stdout.isatty())
     pool = ThreadPoolExecutor(THREADS)
     try:

@@ -16,7 +16,8 @@ from recollect.cli import transcript
 from recollect.cli.transcript import LOST_CHANNEL, Beginning, Damaged
 
 TRANSCRIPTS = "conv-*.jsonl"
-"""Names of files that hold one conversation each, as a data folder and `export --folder` have them."""
+"""Names of files that hold one conversation each, as a data folder and `export --folder` have them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Plan:
 
     @property
     def message_count(self) -> int:
-        """The number of messages to send."""
+        """Return the number of messages to send."""
         return sum(len(step.messages) for step in self.steps if isinstance(step, Batch))
 
 
@@ -96,7 +97,10 @@ class Tally:
 
 
 def fingerprint(parts: Any) -> str:
-    """Return the hash of values that JSON can hold. Request ids of earlier versions depend on it."""
+    """Return the hash of values that JSON can hold.
+
+    Request ids of earlier versions depend on it.
+    """
     text = json.dumps(parts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:40]
 
@@ -167,7 +171,8 @@ def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
 
 
 def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
-    """Return the plan of a file that holds one conversation, whose id is `own` if that is not empty.
+    """Return the plan of a file that holds one conversation, whose id is `own` if that is not
+    empty.
 
     Where the line of the type `meta` is lost, the id and the times of the others are what is left.
     """

@@ -110,7 +110,10 @@ class _Sending:
         try:
             there = self._calls.get(own)
         except RecollectError:
-            self._refused("it was imported before with another beginning (time, participants, model): delete that one first")
+            self._refused(
+                "it was imported before with another beginning (time, participants, model):"
+                " delete that one first"
+            )
             return
         missing = max(0, self._plan.message_count - there.message_count)
         self._tally.conversations_known = 1
@@ -143,7 +146,11 @@ class _Sending:
         An earlier run may have created it in another form: its request id finds it in that form.
         """
         own = self._plan.beginning.id if is_conversation_id(self._plan.beginning.id) else None
-        forms = [(it, is_pinned) for it in dict.fromkeys((own, None)) for is_pinned in (pinned, not pinned)]
+        forms = [
+            (it, is_pinned)
+            for it in dict.fromkeys((own, None))
+            for is_pinned in (pinned, not pinned)
+        ]
         refusal: RecollectError | None = None
         for conversation_id, self._pinned in forms:
             try:
@@ -153,7 +160,10 @@ class _Sending:
                     raise
                 refusal = refusal or error
             except InvalidArgument as error:
-                if not self._pinned or not {it.field for it in error.violations} <= {"pinned", "party"}:
+                if not self._pinned or not {it.field for it in error.violations} <= {
+                    "pinned",
+                    "party",
+                }:
                     raise
                 refusal = refusal or error  # its party names no place
         assert refusal is not None
@@ -220,7 +230,9 @@ class _Sending:
             return
 
     def _late(self, batch: list[Placed]) -> int | None:
-        """Return the turn here that a batch answers if newer turns were sent before it, else None."""
+        """Return the turn here that a batch answers if newer turns were sent before it, else
+        None.
+        """
         # The result of a tool finds its turn by its call.
         spoken = [it.message for it in batch if it.message.role is not Role.TOOL]
         if not spoken or any(message.role is Role.USER for message in spoken):
@@ -253,7 +265,10 @@ class _Sending:
             self._tally.skip(step.where, reason)
 
     def _record_event(self, number: str, event: dict[str, Any]) -> str:
-        """Record an event as far as the API takes it. Return why the rest stays behind, if it does."""
+        """Record an event as far as the API takes it.
+
+        Return why the rest stays behind, if it does.
+        """
 
         def named(*parts: Any) -> str:
             return request_id(*self._plan.key, "event", number, *parts)
@@ -265,7 +280,9 @@ class _Sending:
             case {"event": "title_assigned", "title": title}:
                 topics = event.get("topics", [])
                 key = named("assigned", title, topics, *written)
-                self._calls.rename(self._id, title, automatic=True, topics=topics, request_id=key, **by)
+                self._calls.rename(
+                    self._id, title, automatic=True, topics=topics, request_id=key, **by
+                )
             case {"event": "compression", "compressedThrough": int(through), "summary": summary}:
                 turns = (here for home, here in self._turns.items() if home <= through)
                 through = max(turns, default=through)
@@ -280,7 +297,9 @@ class _Sending:
             case {"event": str(kind)} if kind in _NOT_TAKEN:
                 return _NOT_TAKEN[kind].format(event.get("key"))
             case _:
-                return f"a line of a kind that is not known: event {event.get('event', '')}".rstrip()
+                return (
+                    f"a line of a kind that is not known: event {event.get('event', '')}".rstrip()
+                )
         return ""
 
     def _update(self, event: dict[str, Any], named: Any) -> str:

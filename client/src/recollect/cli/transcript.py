@@ -1,4 +1,6 @@
-"""The lines of a transcript, as the server keeps them and `export` writes them: JSON with a checksum."""
+"""The lines of a transcript, as the server keeps them and `export` writes them: JSON with a
+checksum.
+"""
 
 import json
 import re
@@ -10,7 +12,16 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from recollect import Attachment, LoadedConversation, Message, NoteRecord, Party, Role, ToolCall, Usage
+from recollect import (
+    Attachment,
+    LoadedConversation,
+    Message,
+    NoteRecord,
+    Party,
+    Role,
+    ToolCall,
+    Usage,
+)
 from recollect._shared.plain import camel, plain, time_text
 
 LOST_CHANNEL = "unknown"
@@ -131,7 +142,11 @@ def _events_of(now: LoadedConversation) -> Iterator[dict[str, Any]]:
         yield {"event": "compression"} | summary
     if it.abbreviation:
         notes = {"text": it.abbreviation} | ({"topics": topics} if topics else {})
-        yield {"event": "abbreviation"} | notes | _written_by(it.notes.abbreviation if it.notes else None)
+        yield (
+            {"event": "abbreviation"}
+            | notes
+            | _written_by(it.notes.abbreviation if it.notes else None)
+        )
     if it.manually_named:
         yield {"event": "meta_update", "title": it.title, "manuallyNamed": True}
     if it.pinned:
@@ -161,10 +176,14 @@ def message_of(fields: dict[str, Any]) -> Message:
             channel=fields.get("channel", ""),
             sender=one_line(fields.get("sender") or ""),
             sender_name=fields.get("senderName", ""),
-            tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
+            tool_calls=tuple(
+                ToolCall(it["id"], it["name"], it.get("arguments", ""))
+                for it in fields.get("toolCalls", ())
+            ),
             tool_call_id=fields.get("toolCallId", ""),
             attachments=tuple(
-                Attachment(it["mediaType"], it["uri"], it.get("bytesLength", 0)) for it in fields.get("attachments", ())
+                Attachment(it["mediaType"], it["uri"], it.get("bytesLength", 0))
+                for it in fields.get("attachments", ())
             ),
             metadata=fields.get("metadata") or {},
             turn_number=turn,
@@ -195,7 +214,9 @@ def beginning_of(fields: dict[str, Any]) -> Beginning:
     except ValueError as error:
         raise Damaged(f"no beginning: created: {error}") from None
     party = fields.get("party")
-    names = {camel(it): it for it in ("contact", "group_id", "thread_id", "subject", "contact_name")}
+    names = {
+        camel(it): it for it in ("contact", "group_id", "thread_id", "subject", "contact_name")
+    }
     try:
         party = Party(**{names[key]: value for key, value in party.items()}) if party else None
     except (KeyError, AttributeError) as error:
@@ -212,7 +233,9 @@ def beginning_of(fields: dict[str, Any]) -> Beginning:
 
 
 def _time_of_id(conversation_id: str) -> datetime | None:
-    """Return the time of a conversation's id, a ULID; None for another text or a time beyond clocks."""
+    """Return the time of a conversation's id, a ULID; None for another text or a time beyond
+    clocks.
+    """
     if not is_conversation_id(conversation_id):
         return None
     milliseconds = 0
