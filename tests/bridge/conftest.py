@@ -13,7 +13,7 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 from recollect import Client, Conversation, Message
 
-COMMAND = ("-m", "recollect.bridge.main")
+COMMAND = ("-m", "recollect.mcp.main")
 
 
 def environment(address: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
 from recollect import DateRange as Span
 from recollect._shared.moments import moment
 from recollect._shared.plain import plain, time_text
-from recollect.bridge import shapes
-from recollect.bridge.bounds import MAX_NOTES, choose, clipped
+from recollect.mcp import shapes
+from recollect.mcp.bounds import MAX_NOTES, choose, clipped
 
 LAST_TURNS = 10
 _MOST = 100

@@ -20,8 +20,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from recollect import AsyncClient, NotFound, RecollectError, Unavailable
-from recollect.bridge import shapes, tools
-from recollect.bridge.tools import WrongArgument, resource_of
+from recollect.mcp import shapes, tools
+from recollect.mcp.tools import WrongArgument, resource_of
 
 _PATH = "/mcp"
 _MAX_CONNECTIONS = 256

@@ -37,7 +37,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if find_spec("mcp") is None:
         sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
-    from recollect.bridge import server
+    from recollect.mcp import server
 
     try:
         listen = None if arguments.http is None else server.loopback(arguments.http)
