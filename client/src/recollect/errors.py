@@ -81,7 +81,7 @@ class FieldViolation:
     field: str
     """The field's path in the request, as in `messages[0].content`."""
     description: str
-    """What is expected of it."""
+    """The rule that the field breaks."""
 
 
 class RecollectError(Exception):
@@ -94,7 +94,7 @@ class RecollectError(Exception):
     `None` if the server did not say, or no server was reached.
     """
     metadata: Mapping[str, str]
-    """What belongs to the reason: `conversation_id`, `request_id`, `turn_count`, … (see
+    """The values that belong to the reason: `conversation_id`, `request_id`, `turn_count`, … (see
     `error.proto`).
     """
     violations: tuple[FieldViolation, ...]
@@ -180,7 +180,7 @@ class Cancelled(RecollectError):
 
 
 class DataDamaged(RecollectError):
-    """What was asked for is there but damaged, and cannot be read."""
+    """The data asked for is there but damaged, and cannot be read."""
 
 
 class Unimplemented(RecollectError):

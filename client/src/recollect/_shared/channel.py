@@ -1,11 +1,11 @@
-"""How the client connects: target, options, and the token that goes with every call."""
+"""The connection's parts: target, options, and the token that goes with every call."""
 
 import re
 
 from recollect._shared.fill import invalid
 
 ADDRESS = "RECOLLECT_ADDRESS"
-"""What the commands read in the environment: the server's address."""
+"""The environment variable with the server's address, which the commands read."""
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 30.0
 

@@ -1,6 +1,4 @@
-"""What a user holds, as JSON can hold it: names in camelCase as in a transcript, times in UTC to
-the millisecond.
-"""
+"""Data classes as JSON: names in camelCase as in a transcript, times in UTC to the millisecond."""
 
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime

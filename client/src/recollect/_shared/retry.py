@@ -1,4 +1,4 @@
-"""When a call that failed is sent again, and after how long."""
+"""Retries: which failed calls are sent again, and after how long."""
 
 import math
 import random
@@ -21,7 +21,7 @@ once.
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed call is tried, and how long to wait in between: exponential back-off with
+    """The number of attempts of a failed call and the waits between them: exponential back-off with
     full jitter.
 
     Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
@@ -32,16 +32,15 @@ class RetryPolicy:
     """
 
     max_attempts: int = 6
-    """How often a call is sent at the most, the first time included. 1 never repeats."""
+    """The most times a call is sent, the first time included. 1 never repeats."""
     initial_delay: float = 0.1
     """The longest wait, in seconds, before the second attempt."""
     multiplier: float = 2.0
-    """How many times longer each wait may be than the one before."""
+    """The factor by which each wait may be longer than the one before."""
     max_delay: float = 5.0
     """No wait is longer than this many seconds, unless the server asks for it."""
     random: Callable[[], float] = random.random
-    """Where the jitter comes from: a number from 0 to 1. A wait is that part of the longest wait.
-    """
+    """The source of the jitter: a number from 0 to 1. A wait is that part of the longest wait."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:

@@ -40,7 +40,8 @@ class Method(Generic[Request, Response]):
             level == MethodOptions.IDEMPOTENT
             and "request_id" not in request.DESCRIPTOR.fields_by_name
         )
-        """Whether the server knows a second time by other fields, as PublishDelta's `offset`."""
+        """True if the server knows a repeated request by other fields, as PublishDelta's `offset`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

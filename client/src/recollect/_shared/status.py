@@ -70,7 +70,7 @@ _CLASSES = _make_classes()
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What the server said about an error beyond its code and its text."""
+    """The details of an error beyond its code and its text."""
 
     reason: str = ""
     """The reason of an ErrorInfo of the domain `recollect`. Empty if there was none."""

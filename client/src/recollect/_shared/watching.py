@@ -1,6 +1,4 @@
-"""Where a watch stands: what it was told, what it asks for when it connects again, and when it
-does.
-"""
+"""The state of a watch: its cursor, its next request, and its delay before connecting again."""
 
 from collections import deque
 from typing import Any, Generic, TypeVar
@@ -17,7 +15,7 @@ it.
 
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "RESOURCE_EXHAUSTED"})
 _BROKEN = frozenset({"INTERNAL", "UNKNOWN"})
-"""What a connection that broke in the middle of something may look like. A fault of the server
+"""The codes of a connection that broke in the middle of something. A fault of the server
 itself brings a reason.
 """
 

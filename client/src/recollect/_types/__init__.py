@@ -1,4 +1,4 @@
-"""What a user holds: frozen dataclasses, in plain Python types. No protobuf here, and nothing of
+"""The data classes that users hold: frozen, in plain Python types. No protobuf here, and nothing of
 the rest of the package.
 
 `recollect` exports all of it: users and the extras import it from there, the clients and `_shared`

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """The speaker of a message."""
 
     USER = "user"
     """The person. A user message opens a new turn."""
@@ -48,7 +48,7 @@ class Attachment:
     media_type: str
     """The media type, as in `image/png`."""
     uri: str
-    """Where the bytes are."""
+    """The place of the bytes."""
     bytes_length: int = 0
     """The length of the file in bytes; 0 means unknown."""
 
@@ -65,19 +65,19 @@ class Message:
     """
 
     role: Role
-    """Who speaks."""
+    """The speaker."""
     content: str = ""
     """The text."""
     timestamp: datetime | None = None
-    """When it was said, to the millisecond. `None` in a message to append: the server's clock sets
-    it.
+    """The time of the message, to the millisecond. `None` in a message to append: the server's
+    clock sets it.
     """
     thinking_text: str = ""
     """The model's thinking, only of the assistant. Stored and answered, not searched."""
     usage: Usage | None = None
-    """What it cost in tokens. `None` means unknown."""
+    """The tokens used. `None` means unknown."""
     cost: float | None = None
-    """What it cost in US dollars. `None` means unknown."""
+    """The cost in US dollars. `None` means unknown."""
     channel: str = ""
     """The channel it came over, where that differs from the conversation's."""
     sender: str = ""

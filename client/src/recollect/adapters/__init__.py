@@ -1,5 +1,4 @@
-"""Where agents already live: each module fits Recollect to one of their toolkits, and needs that
-toolkit's package.
+"""Adapters for agents' toolkits: each module fits Recollect to one of them, and needs its package.
 
 `openai_agents` is a `Session` of the OpenAI Agents SDK, `langgraph` the message history of a graph
 and a store to search, `anthropic` writes messages as Anthropic's API takes them. They use the

@@ -51,7 +51,7 @@ def messages(them: Iterable[Message]) -> "list[MessageParam]":
 
 
 class _Written:
-    """What is written so far. Calls of the newest agent's message wait for their results."""
+    """The messages written so far. Calls of the newest agent's message wait for their results."""
 
     def __init__(self) -> None:
         self._turns: list[tuple[str, list[Block]]] = []

@@ -45,7 +45,7 @@ def list_(shell: Shell, key: str | None, superseded: bool) -> None:
     "--confidence",
     type=click.FloatRange(0, 1),
     metavar="0..1",
-    help="How sure it is.  [default: the server's]",
+    help="The confidence.  [default: the server's]",
 )
 @click.option(
     "--source",

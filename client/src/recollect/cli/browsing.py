@@ -46,7 +46,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
     type=click.IntRange(0, MAX_NUMBER),
     default=50,
     show_default=True,
-    help="How many at the most; 0 means all.",
+    help="The most to list; 0 means all.",
 )
 @with_shell
 def list_(
@@ -95,7 +95,7 @@ def list_(
     type=click.IntRange(1, 100),
     default=10,
     show_default=True,
-    help="How many at the most.",
+    help="The most to list.",
 )
 @with_shell
 def recent(
@@ -134,7 +134,11 @@ def recent(
     help="The newest conversation of this channel, where none is named.",
 )
 @click.option(
-    "--turns", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many turns."
+    "--turns",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="The number of turns.",
 )
 @click.option(
     "--before",

@@ -178,7 +178,7 @@ def redo_notes(
     "--turns",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="How many turns of the other are shown.",
+    help="The number of turns of the other to show.",
 )
 @with_shell
 def switch(shell: Shell, conversation: str | None, left: str | None, turns: int | None) -> None:
@@ -203,7 +203,7 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
 @click.option(
     "--anchors",
     type=click.Choice([it.value for it in AnchorDisposition]),
-    help="What becomes of facts about the user that came from it. Without this, one that has"
+    help="The fate of facts about the user that came from it. Without this, one that has"
     " some is not deleted.",
 )
 @click.option(

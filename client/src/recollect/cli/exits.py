@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the sentence that says why. One table for all commands."""
+"""The ends of a command: its exit code and the sentence that says why, in one table for all."""
 
 import click
 

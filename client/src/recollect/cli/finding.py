@@ -35,7 +35,7 @@ from recollect.cli.printing import clean, console, json_line, local, marked, one
     type=click.IntRange(1, 100),
     default=10,
     show_default=True,
-    help="How many at the most.",
+    help="The most to list.",
 )
 @click.option(
     "--min-score",
@@ -44,7 +44,7 @@ from recollect.cli.printing import clean, console, json_line, local, marked, one
     help="Only what scores at least this. A score is the probability that the answer stands"
     " there or further down.",
 )
-@click.option("--explain", is_flag=True, help="What each part of the search gave.")
+@click.option("--explain", is_flag=True, help="Show the part of each retriever in a score.")
 @with_shell
 def search(
     shell: Shell,

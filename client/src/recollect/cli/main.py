@@ -1,4 +1,4 @@
-"""Where `recollect` begins: runs a command, and turns what went wrong into one sentence and an exit
+"""The entry point of `recollect`: runs a command, and turns its failure into a sentence and an exit
 code.
 """
 

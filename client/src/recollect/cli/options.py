@@ -1,4 +1,4 @@
-"""What every command takes: where the server is, and how to print. And the kinds of values that
+"""Options that several commands take, and the types of their values. And the kinds of values that
 several of them take.
 """
 
@@ -102,7 +102,7 @@ def _with_shell(command: F, default_timeout: float) -> F:
             default=default_timeout,
             metavar="SECONDS",
             show_default=True,
-            help="How long a call may take.",
+            help="The longest time that a call may take.",
         ),
         click.option(
             "--address",

@@ -50,7 +50,7 @@ def communications() -> None:
     type=click.IntRange(0, MAX_NUMBER),
     default=50,
     show_default=True,
-    help="How many at the most; 0 means all.",
+    help="The most to list; 0 means all.",
 )
 @with_shell
 def list_communications(
@@ -84,7 +84,7 @@ def list_communications(
     type=click.IntRange(1, _PAGE),
     default=20,
     show_default=True,
-    help="How many of the newest.",
+    help="The number of newest messages.",
 )
 @click.option("--all", "everything", is_flag=True, help="All messages, however many.")
 @with_shell
@@ -130,7 +130,7 @@ def show(shell: Shell, communication: str, messages: int, everything: bool) -> N
     type=click.IntRange(1, 100),
     default=10,
     show_default=True,
-    help="How many at the most.",
+    help="The most to list.",
 )
 @with_shell
 def search(
@@ -180,7 +180,7 @@ def search(
     type=_TRUST,
     default=Trust.KNOWN.value,
     show_default=True,
-    help="How far it is trusted.",
+    help="The trust in it.",
 )
 @click.option(
     "--scope",
@@ -220,7 +220,7 @@ def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...])
 @communications.command()
 @click.argument("communication")
 @with_text
-@click.option("--scope", metavar="NAME", help="What the reply is about.")
+@click.option("--scope", metavar="NAME", help="The subject of the reply.")
 @with_shell
 def reply(
     shell: Shell,
@@ -272,7 +272,7 @@ def escalations() -> None:
     type=click.IntRange(0, MAX_NUMBER),
     default=50,
     show_default=True,
-    help="How many at the most; 0 means all.",
+    help="The most to list; 0 means all.",
 )
 @with_shell
 def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""What commands print: for people on a terminal, JSON lines for whatever else reads them."""
+"""Output of commands: for people on a terminal, JSON lines for programs."""
 
 import json
 import sys
@@ -16,7 +16,9 @@ _CONTROLS = {
     for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     if chr(code) not in _SHOWN
 }
-"""What moves a terminal's cursor, colours it, or turns its text around; stored text may hold it."""
+"""The characters that move a terminal's cursor, colour it, or turn its text around; stored text may
+hold them.
+"""
 
 
 def json_line(record: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from recollect.cli.printing import clean, console, json_line, one_line, warn
     type=click.IntRange(1, 1000),
     default=3,
     show_default=True,
-    help="How much of the newest comes first.",
+    help="The number of newest turns that come first.",
 )
 @click.option(
     "--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead."

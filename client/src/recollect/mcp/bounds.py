@@ -1,4 +1,4 @@
-"""How much text an answer holds. A model pays for every character: what is cut is said, and how to
+"""Limits of an answer's text. A model pays for every character: what is cut is said, and how to
 ask for it.
 """
 

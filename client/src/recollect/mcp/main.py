@@ -1,4 +1,4 @@
-"""Where `recollect-mcp` begins."""
+"""The entry point of `recollect-mcp`."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What goes into the tools and what comes out, in the names that agents know: camelCase."""
+"""The input and output of the tools, in the names that agents know: camelCase."""
 
 import json
 from typing import Annotated, Any, Self

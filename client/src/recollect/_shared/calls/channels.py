@@ -35,7 +35,7 @@ _LINK = Method(_SERVICE, "LinkIdentities", pb.LinkIdentitiesRequest, pb.LinkIden
 _UNLINK = Method(_SERVICE, "UnlinkIdentity", pb.UnlinkIdentityRequest, pb.UnlinkIdentityResponse)
 
 Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
-"""Where on a channel a message came from."""
+"""The place on a channel that a message came from."""
 Named = OwnerIdentity | tuple[str, str]
 """An identity, or a channel and an address there."""
 
