@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,6 @@ from recollect.cli.recall_sets import SetOptions
 from recollect.cli.sending import carry_out
 
 from tests.command_line.conftest import (
-    COMMAND,
     BringIn,
     Counts,
     Ran,
@@ -33,6 +33,7 @@ from tests.command_line.conftest import (
     talk,
 )
 
+COMMAND = (sys.executable, "-m", "recollect.cli.main")
 NOBODY = "127.0.0.1:1"
 SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
 

@@ -87,7 +87,7 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
         index = Index(logs.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
-    index.claim_file(copied=False)
+    index.log.claim_file(copied=False)
     return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
@@ -108,8 +108,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     try:
         problem = index.problem()
         if not problem:
-            index.claim_file(copied=state is Seal.COPIED)
-            index.empty_log()  # after a crash it may hold words of what was deleted right before
+            index.log.claim_file(copied=state is Seal.COPIED)
+            index.removal.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -204,7 +204,7 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
         about = {logs.noun: name}
         try:
             stored = None if rebuilt else logs.find(index, name)
-            caught = logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered)
+            logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered, totals=done)
         except (ConversationNotFound, NothingNamed):
             if logs.store.remove_empty(name):
                 done.logs -= 1
@@ -213,10 +213,6 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
                 log.warning("transcript_without_a_line", **about)
         except StorageUnavailable as error:
             log.error("transcript_unreadable", **about, reason=str(error))
-        else:
-            done.messages += caught.messages
-            done.damaged += caught.damaged
-            done.bytes_cut += caught.bytes_cut
     progress(len(behind), len(behind))
     return done
 
@@ -241,7 +237,7 @@ def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id:
 def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     deleting = logs.deleted()
     if deleting and not rebuilt:
-        index.skip_cursors()  # what goes may have changed before, and the index not know of it
+        index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorFile(logs) if deleting else None
     bring_up_forgotten(logs, index)
     for conversation_id in deleting:
