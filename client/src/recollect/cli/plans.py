@@ -15,6 +15,8 @@ from recollect import Message
 from recollect.cli import transcript
 from recollect.cli.transcript import LOST_CHANNEL, Beginning, Damaged
 
+_MOST_BEFORE = 10_000
+"""Lines after which a file in which no conversation has begun is given up."""
 TRANSCRIPTS = "conv-*.jsonl"
 """Names of files that hold one conversation each, as a data folder and `export --folder` have them.
 """
@@ -118,8 +120,11 @@ def read(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
         yield _plan_of_file(name, list(lines), own if transcript.is_conversation_id(own) else "")
         return
     group: list[_Line] = []
+    before: list[Skip] = []  # lines that belong to no conversation
     for line in lines:
         if line.kind == "meta":
+            yield from before
+            before.clear()
             if group:
                 yield _plan_of_group(group)
             group = [line]
@@ -127,9 +132,18 @@ def read(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
             group.append(line)
         else:
             reason = "it stands before the line of the type `meta` that begins a conversation"
-            yield Skip(line.where, line.damage or reason)
+            before.append(Skip(line.where, line.damage or reason))
+            if len(before) == _MOST_BEFORE:
+                break
     if group:
         yield _plan_of_group(group)
+    elif before:
+        yield _no_transcript(name, before)
+
+
+def _no_transcript(name: str, skips: list[Skip]) -> Skip:
+    shown = (f"{it.where}: {it.reason}" for it in skips[:3])
+    return Skip(name, "; ".join(("no transcript of a conversation", *shown)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +202,7 @@ def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
     if beginning is None:
         times = [time for line in lines if (time := _time_of(line)) is not None]
         if not own or not times:
-            shown = (f"{it.where}: {it.reason}" for it in plan.skips[:3])
-            return Skip(name, "; ".join(("no transcript of a conversation", *shown)))
+            return _no_transcript(name, plan.skips)
         beginning = replace(plan.beginning, create_time=times[0])
         reason = "the first line is lost, and channel, participants and model with it"
         plan.skips.append(Skip(lost, f"{reason}: imported on channel {LOST_CHANNEL}"))
