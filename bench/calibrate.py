@@ -27,8 +27,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
+from recollect.cli import recall_sets
 from recollect_server import app
-from recollect_server.cli import recall_sets
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import calibration, candidates, recall
 from recollect_server.services.recall.calibration import Signals, evidence, probabilities, signals_of, standing

@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 from recollect import Client, Conversation, Message, ToolCall
-from recollect.bridge.bounds import MAX_CHARACTERS
+from recollect.mcp.bounds import MAX_CHARACTERS
 
 from tests.bridge.conftest import called, over_stdio, refused
 
