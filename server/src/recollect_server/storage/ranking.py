@@ -3,8 +3,7 @@
 The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
 """
 
-import math
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +12,47 @@ K1 = 1.2
 """How soon more occurrences of a word stop to matter. FTS5 uses the same value for messages."""
 B = 0.75
 """How much a long document is held against itself. FTS5 uses the same value for messages."""
+_NUMBER_BITS = 41
+_NUMBERS = (1 << _NUMBER_BITS) - 1
+
+
+class Counts(NamedTuple):
+    """Frequencies of terms in conversations: one value for each pair of the two, by term and then by number, ascending."""
+
+    terms: NDArray[np.int64]
+    """The place of the term among those of the query."""
+    numbers: NDArray[np.int64]
+    """The number of the conversation."""
+    frequencies: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, terms: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Counts":
+        """Count occurrences, of which each has its term, ascending, and its conversation's number."""
+        keys = terms << _NUMBER_BITS | numbers
+        if not (keys[1:] >= keys[:-1]).all():  # FTS5 answers in the order of messages, which nothing promises
+            keys.sort()
+        first = starts(keys)
+        return cls(keys[first] >> _NUMBER_BITS, keys[first] & _NUMBERS, np.diff(first, append=len(keys)))
 
 
 def conversation_bm25(
-    counts: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    lengths: NDArray[np.int64],
-    total: int,
-    mean_length: float,
+    counts: Counts, lengths: NDArray[np.int64], total: int, mean_length: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """BM25 of whole conversations.
+    """Return the numbers, ascending, of the conversations that have any of the terms, and BM25 of all their words.
 
-    `counts` has for every word the numbers of the conversations that have it and how often, both of shape [n]. `lengths` is
-    indexed by conversation number, in bytes; `mean_length` is their mean over all `total` conversations. Returns the numbers,
-    ascending, of the conversations that have any of the words, and their scores.
+    `lengths` is indexed by conversation number, in bytes; `mean_length` is their mean over all `total` conversations.
     """
-    scores = np.zeros(len(lengths))
-    found = np.zeros(len(lengths), dtype=bool)
-    for all_numbers, all_frequencies in counts:
-        inside = all_numbers < len(lengths)  # one that began this moment has no length yet
-        numbers, frequencies = all_numbers[inside], all_frequencies[inside]
-        # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
-        # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
-        idf = max(1e-6, math.log(0.5 + (total - len(numbers) + 0.5) / (len(numbers) + 0.5)))
-        normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
-        scores[numbers] += idf * frequencies * (K1 + 1) / (frequencies + normal)
-        found[numbers] = True
-    chosen = np.flatnonzero(found)
+    terms, numbers, frequencies = counts
+    if len(numbers) and numbers.max() >= len(lengths):  # one that began this moment has no length yet
+        inside = numbers < len(lengths)
+        terms, numbers, frequencies = terms[inside], numbers[inside], frequencies[inside]
+    # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
+    # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
+    spread = np.bincount(terms)
+    idf = np.maximum(1e-6, np.log(0.5 + (total - spread + 0.5) / (spread + 0.5)))
+    normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
+    scores = np.bincount(numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal))
+    chosen = np.flatnonzero(np.bincount(numbers))
     return chosen, scores[chosen]
 
 

@@ -14,12 +14,12 @@ from recollect_server.services.recall.dates import Mention, asks_of_dates, read_
 from recollect_server.services.recall.fusion import dates_of, fuse, share
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
-from recollect_server.services.recall.sections import Counts, by_sections
+from recollect_server.services.recall.sections import by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Bm25, Messages, Scope
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.ranking import conversation_bm25, highest, starts
+from recollect_server.storage.ranking import Counts, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
@@ -96,7 +96,7 @@ def gather(
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
-    counts = [index.conversation_counts(term) for term in terms]
+    counts = index.conversation_counts(terms)
     deadline.check()
     numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()

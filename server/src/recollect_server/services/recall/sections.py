@@ -16,14 +16,11 @@ from recollect_server.services.recall.retrievers import Array, ConversationLegs,
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.ranking import conversation_bm25
+from recollect_server.storage.ranking import Counts, conversation_bm25
 
 LONG = 200
 """Messages of a conversation that is split. Meetings of some 400 messages were learned from whole."""
 _MOST = 8  # conversations of one search that are split: those with the most candidates
-
-Counts = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-"""For every term the numbers of the conversations that have it, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +89,15 @@ def _keyword(index: Index, terms: list[Term], counts: Counts, conversations: lis
     lengths, total, mean = index.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
-    extended: Counts = []
-    for term, (numbers, frequencies) in zip(terms, counts, strict=True):
-        kept = ~np.isin(numbers, whole)
-        parts, often = [numbers[kept]], [frequencies[kept]]
-        for section, base in zip(sections, bases, strict=False):
-            lines = index.lines_with(term, section.number)
+    kept = ~np.isin(counts.numbers, whole)
+    of_terms, numbers, often = [counts.terms[kept]], [counts.numbers[kept]], [counts.frequencies[kept]]
+    for section, base in zip(sections, bases, strict=False):
+        for at, lines in enumerate(index.lines_with(terms, section.number)):
             place, times = np.unique(np.maximum(np.searchsorted(section.first, lines, "right") - 1, 0), return_counts=True)
-            parts.append(base + place)
+            of_terms.append(np.full(len(place), at))
+            numbers.append(base + place)
             often.append(times)
-        extended.append((np.concatenate(parts), np.concatenate(often)))
+    extended = Counts(np.concatenate(of_terms), np.concatenate(numbers), np.concatenate(often))
     all_lengths = np.concatenate([lengths, *(it.bytes for it in sections)])
     count = total - len(sections) + int(bases[-1]) - len(lengths)
     scores = np.zeros(len(all_lengths))
