@@ -5,14 +5,15 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve test hostile bench install lint format proto proto-check breaking contract clean
+.PHONY: help serve test hostile bench install docs lint format proto proto-check breaking contract clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect"
 	@echo "make test    install what is missing and run the tests"
 	@echo "make hostile the tests of hostile callers in their long form"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
-	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, generated code"
+	@echo "make docs    write the generated parts of docs/ from the code"
+	@echo "make lint    ruff, mypy, import-linter, buf, hadolint, codespell; generated code and docs; language"
 	@echo "make format  let ruff and buf format the sources, and generate the blocking client anew"
 	@echo "make proto   write the generated code anew from proto/"
 	@echo "make clean   remove what these made (not your data)"
@@ -48,6 +49,9 @@ $(VENV)/.tested: $(VENV)/.served pyproject.toml
 	@$(PIP) install --constraint constraints.txt --group dev
 	@touch $@
 
+docs: $(VENV)/.tested
+	$(VENV)/bin/python scripts/reference.py
+
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -57,6 +61,7 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/buf lint
 	$(VENV)/bin/buf format --diff --exit-code
 	$(VENV)/bin/hadolint Dockerfile
+	$(VENV)/bin/python scripts/reference.py --check
 
 format: $(VENV)/.tested
 	$(VENV)/bin/ruff check --fix .

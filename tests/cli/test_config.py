@@ -143,5 +143,5 @@ def test_a_duration_is_printed_as_it_is_written(said: str) -> None:
 
 def test_the_help_of_a_flag_says_its_default_as_it_is_written() -> None:
     help_text = " ".join(run("serve", "--help").stdout.split())
-    assert "notes are taken of a conversation that was quiet for so long [10m]" in help_text
-    assert "how long a subscriber may be away and miss nothing [7d]" in help_text
+    assert "a conversation gets notes after it was quiet for this long [10m]" in help_text
+    assert "how long a subscriber may be away without missing updates [7d]" in help_text

@@ -1,4 +1,4 @@
-"""The calls that the READMEs make with grpcurl, made with `buf curl`: grpcurl itself is in no package of Python."""
+"""The calls that the documentation makes with grpcurl, made with `buf curl`: grpcurl itself is in no package of Python."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from recollect import Client, Message
 from tests.conftest import RunningServer
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "examples/grpcurl/README.md"]
+PAGES = ["docs/quickstart.md", "examples/grpcurl/README.md"]
 BUF = str(Path(sys.executable).parent / "buf")
 ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 

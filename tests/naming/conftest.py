@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 from recollect_server.domain.message import Message, Role
+from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.patience import Backoff
 from recollect_server.inference.spending import Budget, Spending, Spent
 
 from tests.conftest import MovableClock, RunningServer

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from recollect_server import app
 from recollect_server.inference import openai_api
+from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
-from recollect_server.inference.patience import Backoff
 from recollect_server.inference.prompts import NOTES_SCHEMA
 from recollect_server.inference.spending import Budget, Spending
 

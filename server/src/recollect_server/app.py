@@ -16,17 +16,17 @@ import structlog
 from recollect_server.domain.packing import Recalling
 from recollect_server.domain.time import Clock, milliseconds, system_clock
 from recollect_server.inference import claude, openai_api
+from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.hosted import Endpoint, HostedModel
 from recollect_server.inference.language_model import LanguageModel, ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint
-from recollect_server.inference.patience import Backoff
 from recollect_server.inference.spending import Budget, Spending, Spent
 from recollect_server.inference.weights import NoWeights, WrongWeights, look, shipped
 from recollect_server.inference.workers import Workers
-from recollect_server.jobs.abbreviator import Abbreviator, Breath, Task
+from recollect_server.jobs.abbreviator import Abbreviator, Task, Throttle
 from recollect_server.jobs.embedder import EmbedderJob
 from recollect_server.jobs.index_keeper import IndexKeeper
 from recollect_server.jobs.tier_keeper import TierKeeper
@@ -122,7 +122,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
-    """What a disk that refuses is to whoever starts the server."""
+    """Turn an OSError on the data folder into a start-up error with advice."""
     what = (error.strerror or str(error)).lower()
     place = f" ({error.filename})" if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK) else ""
     match error.errno:
@@ -141,7 +141,9 @@ class FolderLock:
     """Holds a data folder for one process. The kernel lets go of it when the process ends, however it ends."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Takes the lock. Raises CannotStart if another process has it, or the folder cannot be written."""
+        """Take the lock. Raises CannotStart if another process has it, or the folder cannot be
+        written.
+        """
         try:
             make_folder(data_dir)
             self._handle = open_transcript(data_dir / LOCK, os.O_RDWR | os.O_CREAT)
@@ -165,11 +167,11 @@ class App:
     """A server that listens."""
 
     address: str
-    """What a client calls."""
+    """Address for clients."""
     data_dir: Path
     recovered: Recovered
     external: External
-    """Where what third parties write comes in."""
+    """External communications, where messages of third parties arrive."""
     _stops: tuple[Callable[[], None], ...]
 
     def stop(self) -> None:
@@ -185,7 +187,8 @@ def start(
     progress: Progress = unheard,
     compared_at_once: int = COMPARED_AT_ONCE,
 ) -> App:
-    """Builds and starts everything. Raises CannotStart, and transport's CannotListen; then nothing is left running.
+    """Build and start everything. Raises CannotStart, and transport's CannotListen; then nothing is
+    left running.
 
     `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls. Raises
     OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
@@ -302,7 +305,8 @@ def start(
 
 
 def _model_folder(settings: Settings) -> Path | None:
-    """The folder of the embedding model; None if nothing is to be found by meaning. Raises CannotStart for a wrong one.
+    """Return the folder of the embedding model; None if search by meaning is off. Raises
+    CannotStart for a wrong one.
 
     The checksums are compared. A model that does not come with the server is loaded as well: only that shows its dimensions.
     """
@@ -322,7 +326,7 @@ def _model_folder(settings: Settings) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Who takes notes, and whether offline ones may be written anew just now."""
+    """Writer of notes, and whether offline notes may be rewritten now."""
 
     model: LanguageModel
     may_redo: Callable[[], bool] = lambda: False
@@ -334,7 +338,7 @@ def _writer(settings: Settings, space: Space) -> _Writer | None:
     if chosen == "off":
         return None
     if chosen == "extractive":
-        return _Writer(Extractive(Breath()))
+        return _Writer(Extractive(Throttle()))
     budget = Budget(
         settings.abbreviation_daily_calls,
         settings.abbreviation_daily_tokens,

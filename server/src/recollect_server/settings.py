@@ -134,120 +134,122 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
-        "127.0.0.1:50051", description="where to listen: host:port or unix:PATH"
+        "127.0.0.1:50051", description="loopback address (host:port) or unix:PATH, which only its owner may connect to"
     )
-    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(
-        Path(".recollect"), description="the folder that everything is kept in"
-    )
+    data_dir: Annotated[Path, BeforeValidator(_not_empty)] = Field(Path(".recollect"), description="folder that holds all data")
     space: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="whose data: a folder in data_dir")
     durability: Literal["fsync", "os"] = Field(
-        "fsync", description="fsync: on the disk before the answer; os: trust the system's cache"
+        "fsync", description="fsync: synced to disk before the answer; os: trust the operating system's cache"
     )
-    max_working_turns: int = Field(20, ge=1, le=1000, description="turns that Load returns")
-    max_working_tokens: int = Field(8000, ge=1, description="tokens that Load returns")
-    max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="the largest message")
-    max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="the largest batch of messages")
-    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="the largest answer, unless one item alone is larger")
-    threads: int = Field(32, ge=1, le=1000, description="calls that are worked on at the same time, but for writes and searches")
-    write_threads: int = Field(
-        3, ge=1, le=100, description="writes that are worked on at the same time: more would wait for each other"
-    )
-    search_threads: int = Field(
-        3, ge=1, le=100, description="searches and built contexts that are worked on at the same time: more would hold up writes"
-    )
+    max_working_turns: int = Field(20, ge=1, le=1000, description="default number of turns that Load returns")
+    max_working_tokens: int = Field(8000, ge=1, description="default number of tokens that Load returns")
+    max_message_bytes: int = Field(1 << 20, ge=1024, le=16 << 20, description="largest message")
+    max_batch_bytes: int = Field(8 << 20, ge=1024, le=64 << 20, description="largest batch of messages")
+    max_answer_bytes: int = Field(8 << 20, ge=1024, le=1 << 30, description="largest answer, unless a single item is larger")
+    threads: int = Field(32, ge=1, le=1000, description="concurrent calls, apart from writes and searches")
+    write_threads: int = Field(3, ge=1, le=100, description="concurrent writes: more would wait for each other")
+    search_threads: int = Field(3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes")
     search_timeout: Annotated[Duration, _at_least(timedelta(milliseconds=1))] = Field(
         timedelta(seconds=30),
-        description="how long a search or a built context may take before it ends with DEADLINE_EXCEEDED; 1ms or longer",
+        description="time limit of a search or a context, which then ends with DEADLINE_EXCEEDED; 1ms or longer",
     )
-    update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away and miss nothing")
-    max_updates: int = Field(1_000_000, ge=1, description="how many updates are kept for it at the most")
-    max_subscribers: int = Field(
-        5000, ge=1, le=100_000, description="streams of live updates at the same time, and watches of health"
-    )
+    update_retention: Duration = Field(timedelta(days=7), description="how long a subscriber may be away without missing updates")
+    max_updates: int = Field(1_000_000, ge=1, description="largest number of updates kept for absent subscribers")
+    max_subscribers: int = Field(5000, ge=1, le=100_000, description="concurrent streams of live updates, and health watches")
     heartbeat: Annotated[Duration, _at_least(timedelta(milliseconds=50))] = Field(
-        timedelta(seconds=15), description="a subscriber that hears nothing for so long is sent its cursor; 50ms or longer"
+        timedelta(seconds=15), description="interval after which a quiet stream sends its cursor; 50ms or longer"
     )
-    draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for so long is dropped")
-    embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words alone")
+    draft_timeout: Duration = Field(timedelta(minutes=1), description="a live draft that does not grow for this long is dropped")
+    embedder: Literal["onnx", "off"] = Field("onnx", description="onnx: find by meaning too; off: by words only")
     embedding_model: str = Field("shipped", min_length=1, description="shipped, or the folder of another embedding model")
-    embedding_threads: int = Field(2, ge=1, le=64, description="threads that embed behind everything else")
-    idle_timeout: Duration = Field(
-        timedelta(minutes=10), description="notes are taken of a conversation that was quiet for so long"
-    )
+    embedding_threads: int = Field(2, ge=1, le=64, description="background threads that embed messages")
+    idle_timeout: Duration = Field(timedelta(minutes=10), description="a conversation gets notes after it was quiet for this long")
     sweep_interval: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
-        timedelta(minutes=5), description="notes that failed are tried again so often; 1s or longer"
+        timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )
     abbreviator: Literal["auto", "anthropic", "openai", "extractive", "off"] = Field(
-        "auto", description="who takes notes; auto: anthropic where ANTHROPIC_API_KEY is set, else extractive"
+        "auto",
+        description="writer of notes: extractive (offline rules), anthropic, openai (any OpenAI-compatible server) or off;"
+        " auto: anthropic if ANTHROPIC_API_KEY is set, else extractive",
     )
     abbreviation_model: str = Field(
-        "auto", min_length=1, description="anthropic's model: haiku (auto), sonnet, opus, or an id; openai: the server's model"
+        "auto",
+        min_length=1,
+        description="anthropic: haiku (auto), sonnet or opus for the newest of each, or a model id;"
+        " openai: a model that the server has",
     )
     abbreviation_url: Annotated[str, AfterValidator(_url)] = Field(
-        "http://127.0.0.1:11434/v1", description="openai: the base URL of the OpenAI-compatible API; the default is Ollama's"
+        "http://127.0.0.1:11434/v1", description="openai: base URL of the API; the default is Ollama's"
     )
-    abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that notes are taken of at the same time")
+    abbreviation_threads: int = Field(1, ge=1, le=32, description="conversations that get notes at the same time")
     abbreviation_timeout: Annotated[Duration, _at_least(timedelta(seconds=1))] = Field(
-        timedelta(minutes=2), description="how long a call of the model may take; after half of it the next one begins beside it"
+        timedelta(minutes=2), description="time limit of a model call; after half of it the next conversation starts in parallel"
     )
     abbreviation_part_tokens: int = Field(
-        0, ge=0, description="tokens of a conversation that a model reads at once; 0: 30000 for anthropic, 2500 for openai"
+        0,
+        ge=0,
+        description="tokens of a conversation that a model reads at once; 0: 30000 for anthropic, 2500 for openai"
+        " (Ollama's default context is 4096)",
     )
-    abbreviation_daily_calls: int = Field(2000, ge=0, description="calls of the model in a day (UTC) at the most")
-    abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="tokens that they may cost, read and written")
-    abbreviation_daily_cost: float = Field(0.0, ge=0, description="US dollars that they may cost; 0: any amount")
+    abbreviation_daily_calls: int = Field(2000, ge=0, description="limit of model calls per day (UTC)")
+    abbreviation_daily_tokens: int = Field(5_000_000, ge=0, description="limit of tokens read and written per day")
+    abbreviation_daily_cost: float = Field(
+        0.0, ge=0, description="limit of cost per day in US dollars, by the two prices; 0: no limit"
+    )
     abbreviation_input_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that the model reads")
-    abbreviation_output_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that it writes")
-    abbreviation_tries: int = Field(4, ge=1, le=20, description="how often a call that the model's server refuses is made")
-    abbreviation_failures: int = Field(3, ge=1, description="after so many failed calls in a row the model is left alone")
-    abbreviation_rest: Duration = Field(timedelta(minutes=2), description="how long it is left alone then")
+    abbreviation_output_price: float = Field(0.0, ge=0, description="US dollars for a million tokens that the model writes")
+    abbreviation_tries: int = Field(4, ge=1, le=20, description="attempts of a call that the model's server refuses")
+    abbreviation_failures: int = Field(3, ge=1, description="failed calls in a row after which calls pause")
+    abbreviation_rest: Duration = Field(timedelta(minutes=2), description="length of that pause")
     redo_offline_notes: bool = Field(
-        False, description="whether a model writes offline notes anew, within half of the day's budget, the oldest first"
+        False, description="whether a model rewrites offline notes, oldest first, within half of the daily budget"
     )
-    compaction: bool = Field(False, description="whether conversations that grow long are condensed for their agent")
-    compaction_messages: int = Field(
-        40, ge=2, le=100_000, description="messages behind the last summary that a conversation may have before it is condensed"
+    compaction: bool = Field(False, description="whether the server summarises conversations that grow long")
+    compaction_messages: int = Field(40, ge=2, le=100_000, description="messages after the last summary that start the next one")
+    compaction_keep: int = Field(
+        20, ge=1, le=100_000, description="newest messages that stay out of a summary; fewer than compaction_messages"
     )
-    compaction_keep: int = Field(20, ge=1, le=100_000, description="newest messages that are not condensed then; fewer than those")
-    context_hot_turns: int = Field(5, ge=1, le=50, description="newest turns that a context has, kept in memory")
-    context_warm_turns: int = Field(50, ge=0, le=1000, description="earlier turns that a context looks at; of more some are chosen")
-    recency_weight: float = Field(0.5, ge=0, le=1, description="what being recent counts for in a context")
-    similarity_weight: float = Field(0.3, ge=0, le=1, description="what being near to the message counts for")
-    anchor_weight: float = Field(0.2, ge=0, le=1, description="what counts for a message that an anchor came from")
-    recency_decay: float = Field(0.1, ge=0, le=100, description="what was said counts e to minus so much a day")
+    context_hot_turns: int = Field(5, ge=1, le=50, description="newest turns in a context, kept in memory")
+    context_warm_turns: int = Field(50, ge=0, le=1000, description="earlier turns considered for a context; of more, a selection")
+    recency_weight: float = Field(0.5, ge=0, le=1, description="weight of recency in a context's relevance")
+    similarity_weight: float = Field(0.3, ge=0, le=1, description="weight of similarity to the message")
+    anchor_weight: float = Field(0.2, ge=0, le=1, description="weight of an anchor that came from the message")
+    recency_decay: float = Field(0.1, ge=0, le=100, description="daily decay of recency: weight = exp(-rate x age in days)")
     context_conversation_share: float = Field(
-        0.5, gt=0, le=1, description="what one other conversation may have of what is recalled before all had a turn"
+        0.5, gt=0, le=1, description="largest share of the recalled text for one other conversation before all had a turn"
     )
     relevance_threshold: float = Field(
         0.3,
         ge=0,
         le=1,
-        description="how probably what is stored must answer a message, for anything to be recalled",
+        description="smallest probability of an answer for anything to be recalled",
     )
-    recall_limit: int = Field(8, ge=1, le=50, description="conversations, or places in them, that a context recalls at the most")
-    excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer ones are excerpted")
-    warm_for: Duration = Field(timedelta(minutes=30), description="a conversation that was recalled counts as recent for so long")
+    recall_limit: int = Field(
+        8, ge=1, le=50, description="largest number of sources (conversations, or places in them) that a context recalls from"
+    )
+    excerpt_tokens: int = Field(300, ge=20, le=100_000, description="tokens of a recalled message; longer messages become excerpts")
+    warm_for: Duration = Field(timedelta(minutes=30), description="how long a recalled conversation counts as recent")
     models: Annotated[str, BeforeValidator(_names), AfterValidator(_models)] = Field(
-        "any", description="models that /model and SetModel may choose, as `opus, sonnet, haiku`"
+        "any", description="models that /model and SetModel accept, as `opus, sonnet, haiku`; any: all names"
     )
     acknowledgement: Annotated[str, AfterValidator(_one_line)] = Field(
         "Thank you, your message has arrived.",
         max_length=1000,
-        description="the one reply that an untrusted third party may have before the owner answers; empty: none",
+        description="the one reply to an untrusted third party before the owner answers; empty: none",
     )
-    sender_rate: int = Field(60, ge=0, description="messages a minute that a sender who is no owner may send; 0: any number")
-    sender_burst: int = Field(20, ge=1, description="how many of them at once")
-    reflection: bool = Field(True, description="whether grpcurl may ask what there is")
+    sender_rate: int = Field(60, ge=0, description="messages per minute from a sender who is not an owner; 0: no limit")
+    sender_burst: int = Field(20, ge=1, description="messages that such a sender may send at once")
+    reflection: bool = Field(True, description="whether the server describes its services to tools such as grpcurl")
     shutdown_grace: Annotated[Duration, _at_most(timedelta(days=1))] = Field(
-        timedelta(seconds=10), description="how long calls under way may take at a stop; 1d at the most"
+        timedelta(seconds=10), description="how long running calls may take at a stop; 1d at the most"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least severe events that are logged; `debug` has a line for every call"
+        "info", description="lowest level that is logged; debug has a line for every call"
     )
     slow_call: Duration = Field(
-        timedelta(seconds=1), description="calls that take longer are logged at `info`, as are failed and administrative ones"
+        timedelta(seconds=1), description="calls slower than this are logged at info, as are failed and administrative ones"
     )
-    log_format: Literal["text", "json"] = Field("text", description="how it is logged")
+    log_format: Literal["text", "json"] = Field("text", description="format of log lines")
 
     @field_validator("compaction_keep")
     @classmethod

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
+from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.patience import TryLater
 from recollect_server.inference.spending import Spending
 
 KEY = "ANTHROPIC_API_KEY"

@@ -43,7 +43,9 @@ class Embedder:
     """A model, ready. Safe to call from any thread; each call computes in its caller's thread."""
 
     def __init__(self, weights: Weights) -> None:
-        """Takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights, ImportError."""
+        """Load the model, which takes some 0.6 s and 150 MB. Raises NoWeights, WrongWeights,
+        ImportError.
+        """
         # Before it is imported: else it makes up an id of this machine and tells its maker which models are run (its Privacy.md).
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
@@ -80,7 +82,7 @@ class Embedder:
         self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()  # by hash: no text is kept
 
     def cut(self, text: str) -> list[Piece]:
-        """The text as pieces of about equal length, each overlapping the next. One at least."""
+        """Split a text into pieces of about equal length, each overlapping the next; at least one."""
         # As a batch: for one text alone the library keeps Python's global lock, for a MiB almost a second.
         ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         count = max(1, -(-(len(ids) - OVERLAP) // (PIECE - OVERLAP)))
@@ -89,7 +91,7 @@ class Embedder:
         return [(self._begin, *ids[start : start + length], self._end) for start in starts]
 
     def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
-        """A vector for each piece. Raises CannotEmbed, as what calls it."""
+        """Return a vector for each piece. This and its callers raise CannotEmbed."""
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
         for chosen, length in _batches(pieces):
             rows = chosen if len(chosen) > 1 else chosen * 2
@@ -110,7 +112,9 @@ class Embedder:
         return unit(np.stack([part.sum(axis=0) for part in np.split(vectors, ends[:-1])])) if texts else vectors
 
     def question(self, text: str) -> NDArray[np.float32]:
-        """The vector of a question, of shape [384]: of one with more than `_QUESTION` pieces, that of its first ones."""
+        """Return the vector of a question, of shape [384]. Of more than `_QUESTION` pieces, only
+        the first ones count.
+        """
         name = hashlib.blake2b(text.encode(), digest_size=16).digest()
         with self._guard:
             if (known := self._questions.get(name)) is not None:
@@ -143,19 +147,21 @@ class Embedder:
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The vectors with length 1, along the last axis; zero stays zero."""
+    """Return the vectors scaled to length 1 along the last axis; zero stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def quantised(vectors: Vectors) -> NDArray[np.int8]:
-    """The directions of vectors in a byte a dimension. On labelled questions they answered as the floats did."""
+    """Quantise the directions of vectors to a byte a dimension. On labelled questions this ranks as
+    floats do.
+    """
     highest = np.abs(vectors).max(axis=1, keepdims=True)
     return np.rint(vectors / np.where(highest > 0, highest, 1) * 127).astype(np.int8)
 
 
 def _batches(pieces: Sequence[Piece]) -> Iterator[tuple[list[int], int]]:
-    """The pieces by their padded length: which, and the length."""
+    """Yield batches of pieces of similar padded length: their indices, and that length."""
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for number, piece in enumerate(pieces):
         by_length[-(-len(piece) // _STEP) * _STEP].append(number)

@@ -47,7 +47,7 @@ class Extractive:
         self._breathe = breathe
 
     def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:  # noqa: ARG002
-        """The notes of a conversation. Never raises."""
+        """Return the notes of a conversation. Never raises."""
         sentences = self._sentences(said)
         weights = weigh(sentences)
         speakers = {word for message in said for word in topical(message.sender)}
@@ -63,7 +63,7 @@ class Extractive:
         return notes_of(draft, [message.sequence for message in said])
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
-        """The summary. Never raises."""
+        """Return the summary. Never raises."""
         known, tools = parted(earlier)
         tools.update(called_in(said))
         used = listed(tools)
@@ -71,7 +71,7 @@ class Extractive:
         return "\n".join(part for part in (summary, used) if part)
 
     def close(self) -> None:
-        """Waits for nothing."""
+        """Return at once: there is nothing to wait for."""
 
     def _sentences(self, said: Sequence[Message]) -> list[Sentence]:
         sentences: list[Sentence] = []
@@ -195,7 +195,7 @@ def decides(sentence: Sentence, phrases: Phrases) -> bool:
 
 
 def weigh(sentences: list[Sentence]) -> dict[str, float]:
-    """How much each word tells."""
+    """Return the weight of each word."""
     counts = Counter(word for sentence in sentences for word in sentence.words)
     names = {name.lower() for sentence in sentences for name in sentence.names}
     return {

@@ -16,8 +16,8 @@ from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes, WrongNotes, notes_of
 from recollect_server.domain.topics import is_filler
+from recollect_server.inference.circuit_breaker import Backoff, CircuitBreaker, TookTooLong, TryLater
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.patience import Backoff, Patience, TookTooLong, TryLater
 from recollect_server.inference.prompts import (
     NOTES_SCHEMA,
     SUMMARY_SCHEMA,
@@ -49,7 +49,7 @@ class Endpoint(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the API is, for the log. Empty for the vendor's own."""
+        """Location of the API, for the log. Empty for the vendor's own."""
 
     @property
     def part_tokens(self) -> int:
@@ -67,7 +67,7 @@ class HostedModel:
 
     def __init__(self, endpoint: Endpoint, backoff: Backoff | None = None, now: Callable[[], float] = monotonic) -> None:
         self._endpoint = endpoint
-        self._patience = Patience(backoff or Backoff(), now)
+        self._breaker = CircuitBreaker(backoff or Backoff(), now)
         self.writer, self.model = endpoint.writer, endpoint.model
         self.name = f"{endpoint.writer} {endpoint.model}" + (f" at {endpoint.place}" if endpoint.place else "")
 
@@ -95,14 +95,14 @@ class HostedModel:
 
     def close(self) -> None:
         """Close the connections; a call that waits for its next try gives up."""
-        self._patience.close()
+        self._breaker.close()
         self._endpoint.close()
 
     def _ask(
         self, system: str, schema: dict[str, Any], said: Sequence[Message], earlier: str, read: Callable[[dict[str, Any]], T]
     ) -> T:
         text = fenced(said, earlier)
-        answer = self._patience.call(lambda: self._endpoint.ask(system, schema, text))
+        answer = self._breaker.call(lambda: self._endpoint.ask(system, schema, text))
         try:
             return read(answer)
         except WrongNotes as error:

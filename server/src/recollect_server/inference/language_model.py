@@ -1,4 +1,4 @@
-"""What a language model does for a conversation. `extractive.Extractive` and `hosted.HostedModel` do it."""
+"""Protocol of a writer of notes. `extractive.Extractive` and `hosted.HostedModel` implement it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,18 +20,19 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Which one it is, for the log."""
+        """Name of the model, for the log."""
 
     @property
     def writer(self) -> str:
-        """What kind of writer it is, as the record of its notes names it: `extractive`, `anthropic` or `openai`."""
+        """Kind of writer, as recorded with its notes: `extractive`, `anthropic` or `openai`."""
 
     @property
     def model(self) -> str:
         """The id of the model behind it. Empty for a rule."""
 
     def write_notes(self, said: Sequence[Message], earlier: str, labels: Sequence[tuple[str, int]] = ()) -> Notes:
-        """The notes of a whole conversation, one message at least; `earlier` is its last abbreviation, or empty.
+        """Return the notes of a whole conversation of at least one message; `earlier` is its last
+        abbreviation, or empty.
 
         `labels` are topics of other conversations with how many have each, the most used first: one of them is better than a new
         one that means the same.
@@ -40,10 +41,11 @@ class LanguageModel(Protocol):
         """
 
     def condense(self, said: Sequence[Message], earlier: str) -> str:
-        """A summary of `earlier`, the last summary, and of what was said after it, that names the tools that were called.
+        """Summarise `earlier`, the last summary, and the messages after it; name the tools that
+        were called.
 
         At most `notes.MAX_SUMMARY` tokens. Raises CannotWrite, ModelUnavailable.
         """
 
     def close(self) -> None:
-        """Gives up what it waits for. A call under way raises ModelUnavailable soon."""
+        """Cancel pending calls. A call under way raises ModelUnavailable soon."""

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.patience import TryLater
 from recollect_server.inference.spending import Spending
 
 KEY = "OPENAI_API_KEY"
@@ -28,7 +28,7 @@ has by default."""
 _MAX_ANSWER = 4_000  # tokens that the model may write: some think first, and that counts too
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FORMATS = ("json_schema", "json_object", "text")
-"""What the answer's shape is asked for by, the strictest first."""
+"""Ways to ask for the shape of the answer, the strictest first."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """Names of the bound of an answer: local servers know the first, OpenAI's newer models take only the second."""
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """How sentences of one language begin or what they contain; each matches the beginning but `decision` and `tail`."""
+    """Patterns for one language. `decision` and `tail` match anywhere, all others the beginning of
+    a sentence.
+    """
 
     request: re.Pattern[str]
     """The beginning of a request, which a title leaves out."""
@@ -76,7 +78,7 @@ ENGLISH = _phrases(
     r"please|pls|thanks|thank you|thx|thanks in advance|for me|right now|today, please|or something|or not"
     r"|if possible",
 )
-"""What is not in another language's list is English."""
+"""Defaults of all languages: a language that leaves a pattern out uses the English one."""
 
 _BY_LANGUAGE = {
     "en": ENGLISH,

@@ -1,4 +1,4 @@
-r"""What the model is told, and the shape that its answer must have.
+r"""Prompts, and the schema of the answers.
 
 A transcript is data. It is sent as JSON lines inside a fence that no line of it can close (`<` is `\u003c` there, a new line `\n`),
 and the only answer that the API lets the model give is JSON of one shape: whatever a message asks for, notes come back or nothing
@@ -36,7 +36,9 @@ what, facts and figures, decisions, what is open, each tool that was called by i
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The schema of an object. The API takes only those that say that nothing else is in it."""
+    """Return the schema of an object. The API accepts only schemas that forbid additional
+    properties.
+    """
     properties = required | (optional or {})
     return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
 
@@ -59,14 +61,16 @@ def system_of(labels: Sequence[str]) -> str:
 
 
 def fenced(said: Sequence[Message], earlier: str) -> str:
-    """The messages, each a line of JSON, and what was written of the conversation before."""
+    """Return the messages, each a line of JSON, and the notes of the conversation so far, inside a
+    fence.
+    """
     lines = [orjson.dumps(_shown(message)).decode().replace("<", "\\u003c") for message in said]
     before = orjson.dumps({"earlier_notes": earlier}).decode().replace("<", "\\u003c") + "\n" if earlier else ""
     return f"<transcript>\n{before}{chr(10).join(lines)}\n</transcript>"
 
 
 def notes_from(answer: dict[str, Any]) -> Notes:
-    """The draft in an answer. Raises WrongNotes if it has another shape."""
+    """Return the notes in an answer. Raises WrongNotes if it has another shape."""
     split = answer.get("split")
     return Notes(
         _text(answer, "abbreviation"),
@@ -78,7 +82,7 @@ def notes_from(answer: dict[str, Any]) -> Notes:
 
 
 def summary_from(answer: dict[str, Any]) -> str:
-    """The summary in an answer. Raises WrongNotes if it has another shape, or is empty."""
+    """Return the summary in an answer. Raises WrongNotes if it has another shape, or is empty."""
     summary = notes.clipped(" ".join(_text(answer, "summary").split()), notes.MAX_SUMMARY)
     if not summary:
         raise WrongNotes("there is no summary")

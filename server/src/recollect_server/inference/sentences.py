@@ -52,11 +52,11 @@ class Sentence:
 
     text: str
     words: tuple[str, ...]
-    """What it is about: lower case, without stop words and small talk; each once."""
+    """Distinct topical words: lower case, without stop words and small talk."""
     names: tuple[str, ...]
     """Words that begin with a capital within it, and those with a digit, as they stand."""
     worth: float
-    """How much its cues and its place speak for it; 1 is the mean."""
+    """Weight by cues and position; 1 is the mean."""
     order: int
     message: int
     """Place of its message among those of the user and the agent, from 0."""
@@ -64,9 +64,9 @@ class Sentence:
     speaker: str
     """The sender's name where it is stored, else empty."""
     leans: bool
-    """Whether it begins with a word that refers to the sentence before it."""
+    """True if it begins with a word that refers to the sentence before it."""
     whole: bool
-    """Whether it reads as a sentence, not as a heading, an entry of a list or the lead of one."""
+    """True if it reads as a sentence, not as a heading, an entry of a list or the lead of one."""
 
 
 def is_question(text: str) -> bool:
@@ -87,7 +87,7 @@ def spoken(said: Sequence[Message]) -> list[Message]:
 
 
 def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
-    """The sentences of what the user and the agent said that tell something, in order."""
+    """Yield the informative sentences of the user and the agent, in order."""
     order = 0
     speaking = spoken(said)
     language = language_of(message.content for message in speaking)
@@ -106,7 +106,7 @@ def sentences_of(said: Sequence[Message]) -> Iterator[Sentence]:
 
 
 def split(content: str) -> list[str]:
-    """The sentences of a text without code, headings, marks and opening pleasantries.
+    """Split a text into sentences, without code, headings, markup and opening pleasantries.
 
     No word of negation is left out of a sentence: one that is cut at its end keeps them all, or is left out whole.
     """
@@ -130,7 +130,9 @@ def opened(sentence: str) -> str:
 
 
 def topical(text: str, language: str = ENGLISH) -> list[str]:
-    """The words of a text that say what it is about, lower case; of a script without spaces its pairs of characters."""
+    """Return the topical words of a text, lower case; of a script without spaces its pairs of
+    characters.
+    """
     stops = stop_words(language)
     words: list[str] = []
     for word in spelt_words(text):

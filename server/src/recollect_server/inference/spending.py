@@ -1,4 +1,4 @@
-"""What is spent on a model in a day, and when that is enough."""
+"""Daily spending on a model, and its limits."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent in a day (UTC), and what tokens cost: US dollars for a million of them; 0: they cost nothing."""
+    """Daily limits (UTC), and the price of tokens in US dollars per million; 0: free."""
 
     calls: int
     tokens: int

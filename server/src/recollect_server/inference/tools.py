@@ -9,24 +9,24 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.notes import MAX_SUMMARY, clipped
 
 LIST = "Tools called:"
-"""How the list begins."""
+"""Prefix of the list."""
 _MOST = 12  # tools in it
 _CALLED = re.compile(r"(\S+)(?: \((\d{1,9}) times\))?")
 
 
 def called_in(said: Sequence[Message]) -> Counter[str]:
-    """How often each tool was called."""
+    """Count the calls of each tool."""
     return Counter(call.name for message in said for call in message.tool_calls)
 
 
 def listed(tools: Counter[str]) -> str:
-    """The list, those called most often first, a fifth of a summary at the most; nothing for no tools."""
+    """Return the list, most-called tools first, at most a fifth of a summary; empty for no tools."""
     shown = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in tools.most_common(_MOST))
     return clipped(f"{LIST} {shown}.", MAX_SUMMARY // 5) if tools else ""
 
 
 def parted(summary: str) -> tuple[str, Counter[str]]:
-    """A summary without the list that ends it, and how often each tool of that was called."""
+    """Split a summary into its text and the list that ends it: the calls of each tool."""
     text, mark, names = summary.rpartition(LIST)
     whole, cut, _ = names.strip().removesuffix(".").partition("…")
     items = whole.split(", ")[: -1 if cut else None]
@@ -41,7 +41,7 @@ def parted(summary: str) -> tuple[str, Counter[str]]:
 
 
 def with_tools(summary: str, tools: Counter[str]) -> str:
-    """A summary that somebody wrote freely, with a list of those tools that it does not name."""
+    """Append to a freely written summary a list of those tools that it does not name."""
     unnamed = {name: n for name, n in tools.items() if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", summary)}
     used = listed(Counter(unnamed))
     return f"{clipped(summary, MAX_SUMMARY - estimate_tokens(used) - 1)} {used}" if used else summary

@@ -27,13 +27,15 @@ class Weights:
 
 
 def shipped() -> Path:
-    """The folder of the model that comes with the server: in its wheel, or in the tree that it is run from."""
+    """Return the folder of the model that ships with the server: in its wheel, or in the source
+    tree.
+    """
     inside = _PACKAGE / "weights"
     return inside if inside.is_dir() else _PACKAGE.parents[2] / "models"
 
 
 def look(folder: Path) -> Weights:
-    """The model in a folder. Raises NoWeights, WrongWeights."""
+    """Return the model in a folder. Raises NoWeights, WrongWeights."""
     sums: dict[str, str] = {}
     for line in _read(folder / SUMS).decode(errors="replace").splitlines():
         digest, _, name = line.partition("  ")

@@ -22,7 +22,7 @@ _PART, _LITTLE = 1024, 192  # word pieces that a thread embeds at a time: some 0
 
 
 def stand_back() -> None:
-    """Gives the calling thread a lower priority, where threads have one of their own (Linux)."""
+    """Lower the priority of the calling thread, where threads have their own (Linux)."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
@@ -35,7 +35,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, "embedder", stand_back)
 
     def embed(self, embedder: Embedder, pieces: list[Piece], yields: Callable[[float], bool]) -> Vectors:
-        """A vector for each piece, the short ones first. Raises CannotEmbed.
+        """Return a vector for each piece; short ones are computed first. Raises CannotEmbed.
 
         `yields` is called with the seconds that each part took, waits as long as others should go first, and says whether they
         still should: then one thread works alone. What it raises ends the work between two parts.
@@ -53,12 +53,12 @@ class Workers:
         return vectors
 
     def stop(self) -> None:
-        """Ends the threads."""
+        """Stop the threads."""
         self._pool.shutdown()
 
 
 def _part(left: deque[int], pieces: list[Piece], most: int) -> list[int]:
-    """Takes the next pieces, of some `most` word pieces together."""
+    """Take the next pieces from the queue, together about `most` word pieces long."""
     part: list[int] = []
     size = 0
     while left and size < most:

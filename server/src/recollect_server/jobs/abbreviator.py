@@ -20,9 +20,9 @@ from recollect_server.storage.index.note_queue import Waiting
 log = structlog.get_logger("recollect.abbreviator")
 
 _SECONDS = 0.5  # between two looks at the index while nothing waits
-_WORKED = 0.001  # seconds of work between two breaths: a fifth of what Python lets a thread hold its lock for
-_BREATH = 0.003  # seconds that each takes
-_TAKEN = 32  # conversations that are looked up at once
+_WORK_SECONDS = 0.001  # work between two pauses: a fifth of Python's switch interval
+_PAUSE_SECONDS = 0.003
+_BATCH = 32  # conversations looked up at once
 _SPARE_THREADS = 4  # for conversations whose calls hang
 _MAX_LOGGED = 10_000  # failures that are remembered as logged
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
@@ -57,16 +57,16 @@ class _Work:
     again: bool = False
 
 
-class Breath:
-    """Lets others go first: a writer that calls it often gives Python's global lock away for longer than it holds it."""
+class Throttle:
+    """Throttle of background work: a thread that calls it often releases Python's lock for longer than it holds it."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def __call__(self) -> None:
         """Pause if the calling thread has worked for a while."""
-        if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORKED:
-            time.sleep(_BREATH)
+        if time.monotonic() - getattr(self._local, "since", 0.0) >= _WORK_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
             self._local.since = time.monotonic()
 
 
@@ -156,7 +156,7 @@ class Abbreviator:
             return None
 
     def _due(self) -> list[_Work]:
-        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_TAKEN)]
+        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
 
     def _sweep(self, now: int) -> None:
         failed = [_Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()]

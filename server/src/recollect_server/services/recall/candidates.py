@@ -25,7 +25,7 @@ from recollect_server.storage.vectors.scan import Scores
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
 # How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost 0.4 points of messages any@10
-# (`bench/README.md`, recall).
+# (`docs/decisions/retrieval-depth.md`).
 _MESSAGES = 200  # the best messages of each leg
 _ABBREVIATIONS = 50  # the best of them
 _NOTED = 200  # conversations that are found by the words of their notes

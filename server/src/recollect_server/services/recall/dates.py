@@ -5,8 +5,8 @@ Fourteen languages are read. The names of months and weekdays and the forms of "
 named: a week is Monday to Sunday, a month a calendar month, all in UTC, and a point of time in the past is the day, week, month
 or year that it falls in. What lies ahead ("tomorrow", "next week") names nothing that was said.
 
-A question without a date word costs one look at its words. dateparser was measured first (`bench/README.md`): its search takes some
-200 ms of processor for a question, and misses "letzte Woche" and "la semaine dernière".
+A question without a date word costs one look at its words. dateparser was measured first: its search takes some 200 ms of
+processor time for a question, and misses "letzte Woche" and "la semaine dernière" (`docs/decisions/date-parsing.md`).
 """
 
 import re

@@ -23,7 +23,8 @@ _ASKS = frozenset("what when where who whose whom which why how".split(" ")) | f
     "did does do is are was were has have had can could would will should".split(" ")  # noqa: SIM905
 )
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
-# The scales of features, chosen by hand before the weights were learned, which make up for most of them (`bench/README.md`, learn).
+# Scales of features, chosen by hand before the weights were learned, which compensate for most of them
+# (`docs/decisions/ranking-features.md`).
 _GRACE = 7 * DAY  # what happened on a day is told within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named

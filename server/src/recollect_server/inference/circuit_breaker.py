@@ -1,4 +1,6 @@
-"""How a service that refuses is asked again: with back-off, and after too many refusals not at all for a while."""
+"""Retries with back-off, and a circuit breaker: after too many failures in a row the service is not
+called for a while.
+"""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +31,7 @@ class TookTooLong(TryLater):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait between tries, in seconds, and how often to try. Afterwards the circuit may open."""
+    """Settings of the retries and of the circuit breaker; durations are in seconds."""
 
     first: float = 1.0
     longest: float = 30.0
@@ -37,10 +39,12 @@ class Backoff:
     failures: int = 3
     """So many calls in a row that failed with all their tries open the circuit."""
     rest: float = 120.0
-    """How long it stays open. Then one call is let through, and closes it if it goes well."""
+    """Duration for which the circuit stays open. Then one call is let through, and closes it on
+    success.
+    """
 
 
-class Patience:
+class CircuitBreaker:
     """Calls with tries and a circuit breaker. `now` answers seconds that only grow. Safe to call from any thread."""
 
     def __init__(self, backoff: Backoff, now: Callable[[], float]) -> None:
