@@ -63,6 +63,14 @@ def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(changes)
 
 
+def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the values are in an array that ascends. `np.isin` sorts it once more."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    there: NDArray[np.bool_] = ascending.take(ascending.searchsorted(values), mode="clip") == values
+    return there
+
+
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     """Where the highest scores are, highest first, of equal ones the first first; at most so many."""
     found = np.arange(len(scores))

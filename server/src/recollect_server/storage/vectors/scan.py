@@ -127,31 +127,38 @@ class Scan:
         entries = self._matrix.of(self._view, ids)
         return self._by_id(entries, self._windows(entries))
 
-    def conversations(self, numbers: NDArray[np.int64]) -> Near:
-        """How near these conversations are, but those without a vector; of very many entries those that look best count."""
+    def best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
+        """Return the conversations, ascending, that have a vector, and the cosine of the best piece of each."""
+        entries, owners = self._entries_of(numbers)
+        first = starts(owners)
+        return owners[first], self._cosines(entries[first])
+
+    def _entries_of(self, numbers: NDArray[np.int64]) -> tuple[Entries, NDArray[np.int64]]:
+        """Return the entries of conversations by number, best first, of very many those that look best; and their numbers."""
         entries = self._matrix.of_conversations(self._view, numbers)
         entries = entries[self._allowed[entries]]
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
+        owners = self._view.ids[entries] >> self._matrix.sequence_bits
+        order = np.lexsort((-self._cosines(entries), owners))  # sums are the same wherever the entries lie
+        return entries[order], owners[order]
+
+    def conversations(self, numbers: NDArray[np.int64]) -> Near:
+        """Return how near these conversations are, but for those without a vector."""
+        entries, owners = self._entries_of(numbers)
         if not len(entries):
             none = np.zeros(0)
             return Near(np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32))
-        ids = self._view.ids[entries]
-        if not _ascends(ids):  # so that sums are the same wherever the entries lie
-            order = np.lexsort((entries, ids))
-            entries, ids = entries[order], ids[order]
-        owners = ids >> self._matrix.sequence_bits
         cosines, first = self._cosines(entries), starts(owners)
         users = np.where(roles(self._view.marks[entries]) == USER, cosines, -2)
-        best, windows, of_users = (np.maximum.reduceat(it, first) for it in (cosines, self._windows(entries), users))
-        last = np.append(first[1:], len(owners))
-        averages = np.add.reduceat(cosines, first) / (last - first)
-        rows, scale = self._view.rows.get(entries), self._view.scale[entries]
-        # A product for each conversation: numpy's `reduceat` along the first axis takes six times as long.
-        sums = np.array([scale[begin:end] @ rows[begin:end] for begin, end in zip(first.tolist(), last.tolist(), strict=True)])
-        lengths = np.sqrt((sums * sums).sum(axis=1, keepdims=True))
+        windows, of_users = np.maximum.reduceat(np.array([self._windows(entries), users]), first, axis=1)
+        averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
+        units = self._view.rows.get(entries)
+        units *= self._view.scale[entries, None]
+        sums = np.add.reduceat(units, first, axis=0)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
-        return Near(owners[first], best, windows, np.where(of_users > -2, of_users, np.nan), averages, sums / lengths)
+        return Near(owners[first], cosines[first], windows, np.where(of_users > -2, of_users, np.nan), averages, sums / lengths)
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
