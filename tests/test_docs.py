@@ -91,7 +91,7 @@ def test_every_test_that_the_docs_name_exists() -> None:
 
 
 def test_every_module_and_function_that_the_architecture_page_walks_through_exists() -> None:
-    page = (DOCS / "architecture.md").read_text()
+    page = (DOCS / "architecture.md").read_text().partition("\n## Packages\n")[0]
     named = re.findall(r"`([\w/]+\.py)(?:::([\w.]+))?`", page)
     assert len(named) > 12
     for file, name in named:
