@@ -8,31 +8,40 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.message_ids import SEQUENCE_BITS
+
 K1 = 1.2
 """How soon more occurrences of a word stop to matter. FTS5 uses the same value for messages."""
 B = 0.75
 """How much a long document is held against itself. FTS5 uses the same value for messages."""
-_NUMBER_BITS = 41
-_NUMBERS = (1 << _NUMBER_BITS) - 1
+
+
+class Postings(NamedTuple):
+    """Occurrences of terms in messages: one value each, by term and then by message, ascending."""
+
+    terms: NDArray[np.int64]
+    """The place of the term among those of the query."""
+    ids: NDArray[np.int64]
+    """The id of the message."""
+
+    def counts(self) -> "Counts":
+        """Return how often each conversation has each of the terms."""
+        numbers = self.ids >> SEQUENCE_BITS
+        changes = np.ones(len(numbers), np.bool_)
+        np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+        changes[1:] |= self.terms[1:] != self.terms[:-1]
+        first = np.flatnonzero(changes)
+        return Counts(self.terms[first], numbers[first], np.diff(first, append=len(numbers)))
 
 
 class Counts(NamedTuple):
-    """Frequencies of terms in conversations: one value for each pair of the two, by term and then by number, ascending."""
+    """Frequencies of terms in conversations: one value for each pair of the two that occurs."""
 
     terms: NDArray[np.int64]
     """The place of the term among those of the query."""
     numbers: NDArray[np.int64]
     """The number of the conversation."""
     frequencies: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, terms: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Counts":
-        """Count occurrences, of which each has its term, ascending, and its conversation's number."""
-        keys = terms << _NUMBER_BITS | numbers
-        if not (keys[1:] >= keys[:-1]).all():  # FTS5 answers in the order of messages, which nothing promises
-            keys.sort()
-        first = starts(keys)
-        return cls(keys[first] >> _NUMBER_BITS, keys[first] & _NUMBERS, np.diff(first, append=len(keys)))
 
 
 def conversation_bm25(

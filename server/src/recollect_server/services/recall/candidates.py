@@ -98,8 +98,9 @@ def gather(
     within = index.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
-    counts = index.conversation_counts(terms)
+    postings = index.postings(terms)
     deadline.check()
+    counts = postings.counts()
     numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
     keyword = index.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
@@ -127,7 +128,7 @@ def gather(
     if dates:
         dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
     deadline.check()
-    sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
+    sections = by_sections(index, postings, counts, conversations, of_messages, of_conversations)
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
     normal = index.normal_scores(terms, scope, _SCORED) if terms else None

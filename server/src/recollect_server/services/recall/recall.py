@@ -8,6 +8,7 @@ import numpy as np
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import (
@@ -48,7 +49,7 @@ class LegScore:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """A conversation that was found."""
 
@@ -63,7 +64,7 @@ class Result:
     explanation: list[LegScore]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A message that was found."""
 

@@ -20,7 +20,7 @@ from recollect_server.storage.index.file import IndexFile
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import QuestionWords, Term
-from recollect_server.storage.ranking import Counts
+from recollect_server.storage.ranking import Postings
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
 _SECTION = 16  # messages of one, at the most
@@ -68,9 +68,9 @@ class Messages:
         return len(self.ids)
 
     def __getitem__(self, at: int) -> Found:
-        identity = int(self.ids[at])
-        place = (sequence_of(identity), int(self.offsets[at]), int(self.lengths[at]))
-        return Found(number_of(identity), int(self.turn_numbers[at]), int(self.times[at]), place, int(self.tokens[at]))
+        identity = self.ids.item(at)
+        place = (sequence_of(identity), self.offsets.item(at), self.lengths.item(at))
+        return Found(number_of(identity), self.turn_numbers.item(at), self.times.item(at), place, self.tokens.item(at))
 
     def __iter__(self) -> Iterator[Found]:
         return map(self.__getitem__, range(len(self)))
@@ -161,29 +161,25 @@ def _best(
     return orjson.loads(ids), orjson.loads(scores)
 
 
-def conversation_counts(connection: apsw.Connection, terms: list[Term]) -> Counts:
-    """Return how often each conversation has each of the terms."""
+def postings(connection: apsw.Connection, terms: list[Term]) -> Postings:
+    """Return every occurrence of the terms."""
     # As one text for each term: three times as fast as a row for each, and without Python's global lock.
-    texts = [_conversations_with(connection, term) for term in terms]
+    texts = [_messages_with(connection, term) for term in terms]
     sizes = [text.count(",") + 1 if text else 0 for text in texts]
-    numbers = np.array(orjson.loads(f"[{','.join(filter(None, texts))}]"), np.int64)
-    return Counts.of(np.repeat(np.arange(len(terms)), sizes), numbers)
+    of_terms = np.repeat(np.arange(len(terms)), sizes)
+    ids = np.array(orjson.loads(f"[{','.join(filter(None, texts))}]"), np.int64)
+    if not ((ids[1:] >= ids[:-1]) | (of_terms[1:] > of_terms[:-1])).all():  # FTS5 answers in order, which nothing promises
+        ids = ids[np.lexsort((ids, of_terms))]
+    return Postings(of_terms, ids)
 
 
-def _conversations_with(connection: apsw.Connection, term: Term) -> str:
-    """Return the number of a conversation for every occurrence of a term, separated by commas."""
+def _messages_with(connection: apsw.Connection, term: Term) -> str:
+    """Return the id of a message for every occurrence of a term, separated by commas; by a prefix, for every message."""
     if term.prefix:
-        query = f"SELECT group_concat(rowid >> {SEQUENCE_BITS}) FROM turns_fts WHERE turns_fts MATCH ?"
-        return connection.execute(query, (term.match,)).get or ""
-    query = f"SELECT group_concat(doc >> {SEQUENCE_BITS}) FROM turns_occurrences WHERE term = ?"
-    return connection.execute(query, (term.stem,)).get or ""
-
-
-def lines_with(connection: apsw.Connection, terms: list[Term], number: int) -> list[NDArray[np.int64]]:
-    """Return for each term the lines of a conversation's messages that have it, ascending."""
-    query = "SELECT json_group_array(rowid) FROM turns_fts WHERE turns_fts MATCH ? AND rowid BETWEEN ? AND ?"
-    ids = (connection.execute(query, (term.match, *id_range(number))).get for term in terms)
-    return [np.array(orjson.loads(it), np.int64) & MAX_LINES for it in ids]
+        query, value = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?", term.match
+    else:
+        query, value = "SELECT group_concat(doc) FROM turns_occurrences WHERE term = ?", term.stem
+    return connection.execute(query, (value,)).get or ""
 
 
 def sections(connection: apsw.Connection, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
@@ -336,15 +332,10 @@ class Searching(IndexFile):
         with self.reading() as connection:
             return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
 
-    def conversation_counts(self, terms: list[Term]) -> Counts:
-        """Return how often each conversation has each of the terms."""
+    def postings(self, terms: list[Term]) -> Postings:
+        """Return every occurrence of the terms."""
         with self.reading() as connection:
-            return conversation_counts(connection, terms)
-
-    def lines_with(self, terms: list[Term], number: int) -> list[NDArray[np.int64]]:
-        """Return for each term the lines of a conversation's messages that have it."""
-        with self.reading() as connection:
-            return lines_with(connection, terms, number)
+            return postings(connection, terms)
 
     def sections(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """The sections of a conversation: first lines, times, bytes."""

@@ -1,11 +1,12 @@
 """Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import apsw
 import orjson
 
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.stopwords import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 from recollect_server.storage.ranking import K1
@@ -54,7 +55,7 @@ CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
 EXTERNAL = WordTables("external_fts", "external_vocabulary")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """A word of a query."""
 
@@ -104,7 +105,7 @@ def choose_terms(connection: apsw.Connection, query: str, total_messages: int, t
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
-        chosen.append(replace(term, frequency=frequency, only_ranks=spare and common))
+        chosen.append(Term(term.word, term.stem, term.prefix, spare and common, frequency))
     return chosen
 
 
