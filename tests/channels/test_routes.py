@@ -9,16 +9,16 @@ from typing import Any
 import apsw
 import grpc
 import pytest
-from recollect_server.domain.conversation import Began
+from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
 from recollect_server.services.space import routes
 from recollect_server.services.space.index_lag import IndexLag
-from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry, encode
 from ulid import ULID
 
@@ -67,8 +67,10 @@ def known() -> Routes:
 
 def say(index: Index, known: Routes | None, *names: int) -> str:
     """A conversation begins that names these ids, and the index has it."""
-    lines, _ = encoded([Began(f"conv-{ULID()}", "email", 1)], None, "", offset=0, sequence=1)
-    after = folded_over(None, lines)
+    began = Began(f"conv-{ULID()}", "email", 1)
+    lines, _ = encoded([Entry(began)])
+    after = fold(None, began)
+    assert after is not None
     index.add(None, None, after, lines, time=1, failed=pytest.fail, mail=names)
     if known:
         known.learn(index, None, after, [], names)

@@ -65,10 +65,10 @@ def only_synced(path: Path, _start: int, end: int) -> None:
     ("sync", "instead"),
     [
         ("recollect_server.storage.logs.writer.sync_folder", nothing),
-        ("recollect_server.storage.logs.files.TranscriptFolder.settle", nothing),
+        ("recollect_server.storage.logs.folder.FolderStore.settle", nothing),
         ("recollect_server.storage.logs.repair.make_durable", nothing),
         ("recollect_server.storage.logs.repair.make_durable", only_synced),
-        ("recollect_server.services.deletion.sync_folder", nothing),
+        ("recollect_server.storage.logs.folder.sync_folder", nothing),
         ("os.O_DSYNC", 0),
     ],
 )

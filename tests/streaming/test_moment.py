@@ -11,7 +11,7 @@ from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
 
 from tests.streaming.conftest import Recorder, Subscriber

@@ -49,7 +49,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import messages_of
+from recollect_server.storage.logs.lines import messages_of
 from recollect_server.storage.logs.record import message_fields
 
 log = structlog.get_logger("recollect.conversations")
@@ -199,7 +199,7 @@ class Conversations:
             first = placed(head, self._joined(head, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
             with self._space.locks.hold(conversation_id):
-                if given and self._space.folder.is_taken(given):
+                if given and self._space.logs.is_taken(given):
                     raise ConversationExists(given)
                 done = self._space.begin([began, *first], conversation_id, request)
             self._unpin_others(place, conversation_id, others)
@@ -371,7 +371,7 @@ class Conversations:
             raise ConversationPinned(conversation_id)
         number = head.number
         deletion.settle_anchors(self._space, conversation_id, number, anchors)
-        deletion.begin_delete(self._space.folder, conversation_id)
+        self._space.logs.begin_delete(conversation_id)
         self._space.forget(conversation_id)
         self._space.pending.release(conversation_id)
         self._space.lag.caught_up(conversation_id)
@@ -383,7 +383,7 @@ class Conversations:
         time = self._space.clock()
         own = deletion.drop_anchors(self._space.anchors, conversation_id)
         forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
-        removed = deletion.finish_delete(self._space.folder, self._space.index, conversation_id, time)
+        removed = deletion.finish_delete(self._space.logs, self._space.index, conversation_id, time)
         if own:
             removed["anchors"] = removed.get("anchors", 0) + own
         self._space.anchors.changed()

@@ -41,7 +41,7 @@ from recollect_server.services.space.space import Committed, Space
 from recollect_server.services.space.state import RequestKey, placed
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import contents_of, messages_of
+from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import hash_of_delivery, key_of_delivery
 
 log = structlog.get_logger("recollect.channels")

@@ -26,10 +26,10 @@ from recollect_server.domain.naming import notes_due, title_due
 from recollect_server.domain.notes import Notes
 from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
-from recollect_server.services.space.catching_up import read_unindexed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
 
@@ -169,11 +169,11 @@ def read_material(space: Space, conversation_id: str) -> Material:
     with space.locks.hold(conversation_id):
         conversation = space.end(conversation_id).conversation
     try:
-        lines, _ = read_unindexed(space.folder, conversation_id, None)
-    except FileNotFoundError:
+        lines, _ = space.transcripts.read_whole(conversation_id)
+    except LogNotFound:
         raise ConversationNotFound(conversation_id) from None
-    except OSError as error:
-        raise CannotWrite(f"the transcript cannot be read: {error.strerror}") from error
+    except LogUnavailable as error:
+        raise CannotWrite(str(error)) from error
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
-from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.update import Deleted, Update, Updated
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
@@ -234,10 +233,7 @@ class UpdateLog:
         changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
         if not changes.whole:
             raise Renewed
-        try:
-            placed = read(index.epoch, self.space.folder, changes)
-        except OSError as error:
-            raise StorageUnavailable(f"a transcript cannot be read: {error.strerror}") from error
+        placed = read(index.epoch, self.space.logs, changes)
         entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
         last = changes.rows[-1].cursor if changes.more else changes.last
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)

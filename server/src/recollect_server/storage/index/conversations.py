@@ -114,6 +114,11 @@ class Stored:
     calls_unknown: bool = False
     """Whether an earlier version indexed it, which did not note its unanswered tool calls."""
 
+    @property
+    def state(self) -> Conversation:
+        """Return the state of the log, as every stored log has it."""
+        return self.conversation
+
 
 def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
     """The conversation with its progress, or None."""

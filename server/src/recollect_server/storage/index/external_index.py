@@ -15,7 +15,7 @@ from recollect_server.storage.index.external import CommunicationFilter, Externa
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.seen import Seen
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import key_of_delivery
 
 
@@ -43,8 +43,8 @@ class ExternalIndex(IndexLog):
 
     def add_external(
         self, before: Communication | None, after: Communication, lines: list[Line], *, time: int, log: bool = True
-    ) -> None:
-        """Takes in the lines that follow what is indexed, all or none, and returns when that is committed.
+    ) -> int:
+        """Take in the lines that follow what is indexed, all or none. Return the communication's number when that is committed.
 
         `before` and `after` are what is known without and with them. `time` is now, for the update log; `log` False leaves it out.
         """
@@ -54,7 +54,7 @@ class ExternalIndex(IndexLog):
                 self._seen.add(line.entry.stamp.request_id)
             if line.entry is not None and isinstance(message := line.entry.content, ExternalMessage):
                 self._seen.add(key_of_delivery(after.channel, message.provider_message_id))
-        self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
+        return self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
 
     def communication(self, communication_id: str) -> StoredCommunication | None:
         """A communication with how far its transcript is indexed, or None."""

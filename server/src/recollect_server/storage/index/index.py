@@ -29,7 +29,7 @@ from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Searching
 from recollect_server.storage.index.tier_log import TierLog
 from recollect_server.storage.index.turns import Place
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 
 class Index(Searching, Removal, NoteQueue, Routing, ExternalIndex, TierLog):
