@@ -143,11 +143,11 @@ class Passages:
                     places.add(word.span())
                 at = lower.find(beginning, at + 1)
         words = [(first, last, lower[first:last]) for first, last in sorted(places)]
-        if unknown := {word for _, _, word in words} - self._stems.keys():  # all at once: each asks the index
+        if unknown := {likely for _, _, likely in words} - self._stems.keys():  # all at once: each asks the index
             tokens = self.tokenise(" ".join(unknown))
             self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
-        for first, last, word in words:
-            yield first, last, self._stems[word]
+        for first, last, likely in words:
+            yield first, last, self._stems[likely]
 
 
 def passage_at(text: str, position: int) -> str:

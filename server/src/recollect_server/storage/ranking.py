@@ -60,7 +60,7 @@ def conversation_bm25(
     spread = np.bincount(terms)
     idf = np.maximum(1e-6, np.log(0.5 + (total - spread + 0.5) / (spread + 0.5)))
     normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
-    scores = np.bincount(numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal))
+    scores = np.bincount(numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal)).astype(np.float64)
     chosen = np.flatnonzero(np.bincount(numbers))
     return chosen, scores[chosen]
 
