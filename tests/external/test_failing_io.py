@@ -63,7 +63,7 @@ def test_whatever_call_fails_nothing_that_was_received_is_lost_or_stored_twice(
     tmp_path: Path,
     case: str,
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
     for life in found:
         check(life)
     assert [it["told"] for it in told_in(found[-1])] == ["done"] * 9  # nothing failed in the last

@@ -106,14 +106,14 @@ def run(folder: Path, arm: Callable[[], None]) -> str:
 
 
 def main() -> None:
-    library, root, path, errno, manner, for_ever, writes_only, step = sys.argv[1:]
+    library, root, path, errno, manner, for_ever, writes_only, first, step = sys.argv[1:]
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(library)
     expected_tables()  # made once, not in each life
     gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
     lives = 0
     while True:
-        at = 1 + lives * int(step)
+        at = int(first) + lives * int(step)
         folder = Path(root) / f"{lives:04d}"
         folder.mkdir()
         child = os.fork()

@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
     library: Path, tmp_path: Path, case: str
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
     for life in found:
         check(life)
     assert [it["told"] for it in told_in(found[-1])] == ["done"] * 16  # nothing failed in the last

@@ -56,7 +56,7 @@ def by_sections(
     count = len(conversations)
     sections: list[_Section] = []
     for at in split:
-        section = _Section(conversations[at].number, *index.sections(conversations[at].number))
+        section = _Section(conversations[at].number, *index.search.sections(conversations[at].number))
         inside = np.flatnonzero(messages.conversation == at)
         place = np.maximum(np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0)
         of[inside] = count + place
@@ -86,7 +86,7 @@ def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
 
 def _keyword(index: Index, postings: Postings, counts: Counts, conversations: list[Outline], sections: list[_Section]) -> Array:
     """Return BM25 of the conversations, those that are split included, and of the sections behind them."""
-    lengths, total, mean = index.lengths()
+    lengths, total, mean = index.search.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
     kept = ~np.isin(counts.numbers, whole)
