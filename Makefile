@@ -25,9 +25,10 @@ serve: $(VENV)/.served
 test: $(VENV)/.tested
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
-# What hostile callers do, with twenty times the rounds of make test. The long form has no bound on a test's time but this one.
+# What hostile callers do, with twenty times the rounds of make test; every failing call, where make
+# test samples them; and every example of a property. No bound on the time of a test but this one.
 hostile: $(VENV)/.tested
-	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile --timeout 3600 $(ARGS)
+	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile tests/faults tests/external/test_failing_io.py tests/server/test_properties.py --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.tested
 	$(VENV)/bin/python -m bench $(ARGS)

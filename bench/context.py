@@ -32,8 +32,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.file import NAME
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors.file import NAME as VECTORS
 
 from bench.calls import measure
@@ -110,8 +109,9 @@ def _first(target: str, name: str, question: str) -> float:
 
 def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> list[Figure]:
     """Prints what the hot and the warm tier take without the wire, in short conversations and in a long one."""
-    recovered = recover(TranscriptFolder(folder), system_clock, unheard)
-    space = Space(TranscriptFolder(folder), TranscriptWriter(sync=True), recovered.index, system_clock)
+    logs = FolderStore(folder)
+    recovered = recover(logs, system_clock, unheard)
+    space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, 0)
     external = External(CommunicationStore(space))
     builder = ContextBuilder(

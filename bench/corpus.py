@@ -21,7 +21,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.stopwords import STOP_WORDS
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 VOCABULARY = 200_000
@@ -156,7 +156,7 @@ def write_transcripts(data_dir: Path, corpus: Corpus) -> list[str]:
 
 def write_conversation(data_dir: Path, made: Made) -> str:
     """Writes the transcript of one conversation. Returns its id."""
-    folder = TranscriptFolder(data_dir / "default" / "conversations")
+    folder = FolderStore(data_dir / "default" / "conversations")
     folder.create()
     name = conversation_id(made.number)
     folder.path(name).write_bytes(b"".join(encode(entry) for entry in _entries(name, made)))

@@ -37,7 +37,7 @@ def _kill(rounds: int, seed: int) -> list[Figure]:
     began = time.monotonic()
     titles_are_the_callers = patch.dict(os.environ, {"RECOLLECT_ABBREVIATOR": "off"})
     with tempfile.TemporaryDirectory() as folder, titles_are_the_callers:
-        figures = run_rounds(Path(folder), rounds, seed)
+        figures = run_rounds(Path(folder), rounds, seed, cold=True)
     print(
         f"{figures.rounds} rounds in {time.monotonic() - began:.0f} s: {figures.acknowledged} messages acknowledged, "
         f"{figures.unanswered} calls left unanswered; lost {len(figures.lost)}, duplicated {len(figures.duplicated)}, "

@@ -1,13 +1,13 @@
 """The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of server."""
 
 import asyncio
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import grpc
 import grpc.aio
@@ -21,26 +21,26 @@ FANOUT_PUBLISH = "/bench.Fanout/Publish"
 
 
 @contextmanager
-def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def recollect(data_dir: Path, *flags: str) -> Iterator[tuple[str, Popen[str]]]:
     """A Recollect server over the folder, in a process of its own; its address and its process."""
     command = [sys.executable, "-m", "recollect_server", "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
     command += ["--abbreviator", "off"]  # what is written behind a measurement would be measured too; a flag may ask for it
     with (data_dir.parent / "server.log").open("a") as log:
-        server = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True)
+        server = Popen([*command, *flags], stdout=PIPE, stderr=log, text=True)
         yield from _until_stopped(server)
 
 
 @contextmanager
-def echo() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def echo() -> Iterator[tuple[str, Popen[str]]]:
     """A server that answers every call with its request."""
-    server = subprocess.Popen([sys.executable, "-m", "bench.servers"], stdout=subprocess.PIPE, text=True)
+    server = Popen([sys.executable, "-m", "bench.servers"], stdout=PIPE, text=True)
     yield from _until_stopped(server)
 
 
 @contextmanager
-def fanout() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def fanout() -> Iterator[tuple[str, Popen[str]]]:
     """A grpc.aio server with streams. What is published goes to all of them; one that asks for it gets so many of its request."""
-    server = subprocess.Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=subprocess.PIPE, text=True)
+    server = Popen([sys.executable, "-m", "bench.servers", "fanout"], stdout=PIPE, text=True)
     yield from _until_stopped(server)
 
 
@@ -53,7 +53,7 @@ def embedded(data_dir: Path) -> None:
             return
 
 
-def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def _until_stopped(server: Popen[str]) -> Iterator[tuple[str, Popen[str]]]:
     with server:
         try:
             assert server.stdout is not None
@@ -66,7 +66,7 @@ def _until_stopped(server: subprocess.Popen[str]) -> Iterator[tuple[str, subproc
             server.wait(60)
 
 
-def resident_bytes(process: subprocess.Popen[str]) -> int:
+def resident_bytes(process: Popen[str]) -> int:
     """The memory that a process has now, in bytes."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -120,8 +120,13 @@ async def _serve_fanout() -> None:
     await server.wait_for_termination()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve echo, or what the first argument says, until the process ends."""
     if sys.argv[1:] == ["fanout"]:
         asyncio.run(_serve_fanout())
     else:
         _serve_echo()
+
+
+if __name__ == "__main__":
+    main()

@@ -7,11 +7,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
+import hypothesis
 import pytest
 import structlog
 from recollect import Client
@@ -32,6 +34,21 @@ os.environ["RECOLLECT_EMBEDDER"] = "off"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+LONG = "HOSTILE_SCALE" in os.environ
+"""Set by `make hostile`: what `make test` samples is tried in full."""
+
+
+def examples(count: int) -> int:
+    """Return the number of examples that are tried of a property: all in the long form, else a quarter, but 20 at least."""
+    return count if LONG else max(count // 4, min(count, 20))
+
+
+# Timing on a busy machine is no reason to fail.
+hypothesis.settings.register_profile(
+    "recollect", max_examples=examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("recollect")
 
 # Of each process that runs tests its own, so that a server that starts again finds its port free. A Mac has but the first.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -143,12 +160,30 @@ def real_disk_path() -> Iterator[Path]:
         yield Path(folder)
 
 
+@cache
+def load_models_once() -> None:
+    """Share a model among the servers of this process: loading one takes longer than most tests."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import, as in the embedder
+    import onnxruntime
+
+    load, loaded = onnxruntime.InferenceSession, {}
+
+    def session(model: bytes, options: Any, providers: list[str]) -> Any:
+        if model not in loaded:
+            loaded[model] = load(model, options, providers=providers)
+        return loaded[model]
+
+    onnxruntime.InferenceSession = session
+
+
 @pytest.fixture
 def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
     """Starts servers, by default over one temporary folder; those still running at the end are stopped."""
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
+        if settings.get("embedder") == "onnx":
+            load_models_once()
         values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
         server = RunningServer(app.start(chosen, clock=clock), clock, chosen)

@@ -12,6 +12,8 @@ from pydantic import TypeAdapter
 from recollect import Attachment, Client, Message, ToolCall
 from recollect.adapters.anthropic import messages
 
+from tests.conftest import examples
+
 TYPE = TypeAdapter(list[MessageParam])
 TURN = [
     Message.user("Is the disk full?"),
@@ -122,7 +124,7 @@ ANY_MESSAGE = st.one_of(
 
 
 @given(st.lists(ANY_MESSAGE, max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_was_said_the_api_takes_it(them: list[Message]) -> None:
     checked(them)
 

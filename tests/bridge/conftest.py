@@ -13,7 +13,9 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 from recollect import Client, Conversation, Message
 
-COMMAND = ("-m", "recollect.bridge.main")
+from tests.programs import BRIDGE, Forked
+
+COMMAND = ("-m", BRIDGE)
 
 
 def environment(address: str) -> dict[str, str]:
@@ -33,8 +35,7 @@ async def over_stdio(address: str, *flags: str) -> AsyncIterator[McpClient]:
 @contextmanager
 def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
     """The bridge on a port; answers its URL."""
-    arguments = [sys.executable, *COMMAND, "--http", listen]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment(address)) as process:
+    with Forked(BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address)) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()

@@ -1,7 +1,5 @@
 """The bridge over streamable HTTP: for this machine's programs, and for no page that a browser shows."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +8,8 @@ import pytest
 from mcp import Client as McpClient
 from recollect import Conversation
 
-from tests.bridge.conftest import COMMAND, environment, listening
+from tests.bridge.conftest import environment, listening
+from tests.programs import BRIDGE, ran
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -45,17 +44,15 @@ def test_a_page_that_points_its_own_name_here_is_refused(server: Any, host: str)
     "listen", ["0.0.0.0:0", "192.0.2.1:80", "[::]:80", "example.org:80", "8765", "127.0.0.1:x", "127.0.0.1:70000"]
 )
 def test_it_listens_for_this_machine_alone(listen: str) -> None:
-    arguments = [sys.executable, *COMMAND, "--http", listen]
-    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment("127.0.0.1:1"))
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert f"--http {listen}: " in ran.stderr
-    assert "Traceback" not in ran.stderr
+    code, output, errors = ran(BRIDGE, ["--http", listen], env=environment("127.0.0.1:1"))
+    assert (code, output) == (2, "")
+    assert f"--http {listen}: " in errors
+    assert "Traceback" not in errors
 
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
-    arguments = [sys.executable, *COMMAND, "--http", server.target]
-    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment(server.target))
-    assert (ran.returncode, ran.stderr) == (1, f"recollect-mcp: cannot listen on {server.target}: Address already in use\n")
+    code, _, errors = ran(BRIDGE, ["--http", server.target], env=environment(server.target))
+    assert (code, errors) == (1, f"recollect-mcp: cannot listen on {server.target}: Address already in use\n")
 
 
 @pytest.mark.parametrize(
@@ -69,14 +66,11 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
     ],
 )
 def test_a_wrong_flag_is_told_at_once(flags: tuple[str, ...], said: str) -> None:
-    arguments = [sys.executable, *COMMAND, *flags]
-    ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60, env=environment("127.0.0.1:1"))
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert said in ran.stderr
-    assert "Traceback" not in ran.stderr
+    code, output, errors = ran(BRIDGE, [*flags], env=environment("127.0.0.1:1"))
+    assert (code, output) == (2, "")
+    assert said in errors
+    assert "Traceback" not in errors
 
 
 def test_it_ends_when_its_input_ends(server: Any) -> None:
-    arguments = [sys.executable, *COMMAND]
-    ran = subprocess.run(arguments, input=b"", capture_output=True, check=False, timeout=60, env=environment(server.target))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+    assert ran(BRIDGE, [], env=environment(server.target)) == (0, "", "")

@@ -10,7 +10,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backing_up import back_up, restore
 from recollect_server.services.upkeep.recovery import rebuild, recover
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer
 
@@ -33,7 +33,7 @@ def test_each_long_work_tells_of_every_conversation(server: RunningServer, clien
     for _ in range(3):
         client.conversations.append_turn(client.conversations.create("web").id, [Message.user("zebra")])
     server.stop()
-    folder = TranscriptFolder(server.folder)
+    folder = FolderStore(server.folder)
     each = [(0, 3), (1, 3), (2, 3)]
     told = Told()
     rebuild(folder, system_clock, told).index.close()
@@ -47,7 +47,7 @@ def test_each_long_work_tells_of_every_conversation(server: RunningServer, clien
     assert told.take() == each
     back_up(folder, "default", tmp_path / "backup", told)
     assert told.take() == each
-    restore(tmp_path / "backup", "default", TranscriptFolder.of(tmp_path / "new", "default"), told)
+    restore(tmp_path / "backup", "default", FolderStore.of(tmp_path / "new", "default"), told)
     assert told.take() == each
 
 

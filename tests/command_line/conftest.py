@@ -18,7 +18,8 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli.group import run
 
-COMMAND = (sys.executable, "-m", "recollect.cli.main")
+from tests.programs import CLIENT, Forked, ran
+
 TIMEOUT = 60
 
 
@@ -48,26 +49,20 @@ class Recollect:
 
     def __call__(self, *arguments: str, stdin: str = "", **more: str) -> Ran:
         """Into a pipe."""
-        ended = subprocess.run(
-            [*COMMAND, *arguments],
-            input=stdin.encode(),
-            capture_output=True,
-            env=environment(self.address, **more),
-            check=False,
-            timeout=TIMEOUT,
-        )
-        return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+        return Ran(*ran(CLIENT, arguments, stdin=stdin, env=environment(self.address, **more), seconds=TIMEOUT))
 
     def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
         """On a terminal of 120 columns. Its standard error is apart. Each of `typed` is typed at a prompt of its own."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        with subprocess.Popen(
-            [*COMMAND, *arguments],
+        with Forked(
+            CLIENT,
+            arguments,
             stdin=theirs,
             stdout=theirs,
             stderr=subprocess.PIPE,
             env=environment(self.address, COLUMNS="120", **more),
+            text=False,
         ) as process:
             os.close(theirs)
             seen, asked = b"", 0
@@ -87,15 +82,9 @@ class Recollect:
         return Ran(code, seen.decode(), err)
 
     @contextmanager
-    def started(self, *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
+    def started(self, *arguments: str) -> Iterator[Forked]:
         """Into a pipe, and still running. It is killed at the end if it runs then."""
-        with subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(self.address),
-        ) as process:
+        with Forked(CLIENT, arguments, stderr=subprocess.PIPE, env=environment(self.address), text=False) as process:
             try:
                 yield process
             finally:

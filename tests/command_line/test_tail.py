@@ -2,16 +2,18 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 from recollect import Client, Conversation, Message
 
+from tests.command_line.conftest import environment
+from tests.programs import CLIENT, Forked
+
 Talked = Callable[..., Conversation]
 
 
-def next_kind(process: "subprocess.Popen[bytes]", kind: str) -> dict[str, Any]:
+def next_kind(process: Forked, kind: str) -> dict[str, Any]:
     """The next update of that kind."""
     assert process.stdout is not None
     while line := process.stdout.readline():
@@ -61,9 +63,7 @@ def test_tail_follows_only_what_was_chosen(recollect: Any, client: Client, talke
 def test_on_a_terminal_the_conversation_is_named_where_it_changes(recollect: Any, client: Client, talked: Talked) -> None:
     first, second = talked(title="Disk"), talked(title="Network")
     ours, theirs = os.openpty()
-    from tests.command_line.conftest import COMMAND, environment
-
-    with subprocess.Popen([*COMMAND, "tail"], stdout=theirs, env=environment(recollect.address, COLUMNS="120")) as process:
+    with Forked(CLIENT, ["tail"], stdout=theirs, env=environment(recollect.address, COLUMNS="120")) as process:
         os.close(theirs)
         try:
             seen = read_until(ours, "answer 1")

@@ -7,7 +7,7 @@ import apsw
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 
 Digest = dict[str, list[tuple[object, ...]]]
 
@@ -46,7 +46,7 @@ def rebuilt_digest(folder: Path, beside: Path) -> Digest:
     beside.mkdir()
     for path in folder.glob("*.jsonl"):
         shutil.copy(path, beside)
-    recover(TranscriptFolder(beside), system_clock, unheard).index.close()
+    recover(FolderStore(beside), system_clock, unheard).index.close()
     return digest(beside)
 
 

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +13,10 @@ from pathlib import Path
 
 import grpc
 
+from tests import programs
 from tests.crash.checker import note, send
 from tests.crash.history import Call, History
+from tests.programs import SERVER, Forked
 from tests.server.conftest import Service
 
 CALLERS = 8
@@ -26,7 +27,7 @@ _LONG = 300  # messages of a conversation that takes more than one transaction t
 class Process:
     """A `recollect_server serve` of its own. `target` is empty if it died before it listened."""
 
-    popen: subprocess.Popen[str]
+    popen: "Forked | subprocess.Popen[str]"
     target: str
 
     def kill(self) -> None:
@@ -41,11 +42,12 @@ class Process:
 
 
 @contextmanager
-def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0") -> Iterator[Process]:
-    """A server over the folder that listens, or is dead already."""
-    command = [sys.executable, "-m", "recollect_server", "serve", "--listen", listen, "--data-dir", str(data_dir)]
+def process(data_dir: Path, kill_at: str = "", listen: str = "127.0.0.1:0", *, cold: bool = False) -> Iterator[Process]:
+    """Start a server over the folder; yield it once it listens, or is dead already. `cold`: it imports everything itself."""
+    arguments = ["serve", "--listen", listen, "--data-dir", str(data_dir)]
     environment = os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as popen:
+    start = programs.cold if cold else Forked
+    with start(SERVER, arguments, env=environment) as popen:
         try:
             assert popen.stdout is not None
             said = popen.stdout.readline()

@@ -17,8 +17,7 @@ from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.crash.checker import by_conversation, in_transcript
 from tests.crash.disk import Disk, Killed
@@ -34,16 +33,16 @@ class Life:
     def __init__(self, root: Path) -> None:
         self._lock = FolderLock(root / "data")
         try:
-            self.index = recover(TranscriptFolder(root / FOLDER), system_clock, unheard).index
+            self._logs = FolderStore(root / FOLDER)
+            self.index = recover(self._logs, system_clock, unheard).index
         except BaseException:
             self._lock.release()
             raise
-        self._writer = TranscriptWriter(sync=True)
-        self.conversations = Conversations(Space(TranscriptFolder(root / FOLDER), self._writer, self.index, system_clock))
+        self.conversations = Conversations(Space(self._logs, self.index, system_clock))
 
     def end(self) -> None:
         """Closes what is open."""
-        self._writer.close()
+        self._logs.close()
         self.index.close()
         self._lock.release()
 

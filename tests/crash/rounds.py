@@ -30,22 +30,25 @@ class Figures:
     """Seconds from the start of the process until it listens."""
 
 
-def run_rounds(folder: Path, rounds: int, seed: int) -> Figures:
-    """Kills a server so many times, and checks after each. The folder must be there, and empty."""
+def run_rounds(folder: Path, rounds: int, seed: int, *, cold: bool = False) -> Figures:
+    """Kill a server so many times, and check after each. The folder must be there, and empty.
+
+    `cold`: each server imports everything itself, so that the longest restart is what a user sees.
+    """
     figures = Figures()
     rng = random.Random(seed)  # noqa: S311 - a test's numbers
     while figures.rounds < rounds:
         own = folder / f"after {figures.rounds}"
-        _in_one_folder(own, min(_ROUNDS_A_FOLDER, rounds - figures.rounds), rng, figures)
+        _in_one_folder(own, min(_ROUNDS_A_FOLDER, rounds - figures.rounds), rng, figures, cold=cold)
     return figures
 
 
-def _in_one_folder(data_dir: Path, rounds: int, rng: random.Random, figures: Figures) -> None:
+def _in_one_folder(data_dir: Path, rounds: int, rng: random.Random, figures: Figures, *, cold: bool) -> None:
     history = History()
     since = 0
     for left in range(rounds, -1, -1):
         began = time.monotonic()
-        with process(data_dir) as server, connected(server.target) as service:
+        with process(data_dir, cold=cold) as server, connected(server.target) as service:
             figures.longest_restart = max(figures.longest_restart, time.monotonic() - began)
             _check(history, service, data_dir, since, figures)
             since = len(history.calls())

@@ -9,7 +9,7 @@ from recollect import Client, Message
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index import checking as index
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors import checking as vectors
 
 from tests.crash.load import process
@@ -41,6 +41,6 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(tmp_path: 
         until(lambda: client.recall.search("a port with ships", limit=100).total_matches == len(ids) - 1)
         server.popen.terminate()
         server.popen.wait(30)
-    done = verify(TranscriptFolder(folder), unheard)
+    done = verify(FolderStore(folder), unheard)
     assert done.problems == []
     assert vectors.state_of(folder).vectors == 20 * (len(ids) - 1)

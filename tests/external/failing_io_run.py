@@ -10,8 +10,7 @@ from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 
 _SPEC = importlib.util.spec_from_file_location("failing_io_run", Path(__file__).parents[1] / "faults" / "failing_io_run.py")
 assert _SPEC is not None
@@ -23,11 +22,11 @@ _SPEC.loader.exec_module(lives)
 class Life(lives.Life):  # type: ignore[name-defined,misc]
     """What third parties and their owner do, and what they were told."""
 
-    def __init__(self, folder: TranscriptFolder, journal: TextIO) -> None:
+    def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
         self.index = recover(folder, system_clock, unheard).index
-        self.writer = TranscriptWriter(sync=True)
-        self.space = Space(folder, self.writer, self.index, system_clock)
+        self.folder = folder
+        self.space = Space(folder, self.index, system_clock)
         self.external = External(CommunicationStore(self.space))
 
     def write(self, party: str, number: int) -> Received | None:

@@ -12,8 +12,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index.external import CommunicationFilter
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.faults.conftest import library
 from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
@@ -34,10 +33,9 @@ CASES: dict[str, Case] = {
 def check(life: Path) -> None:
     """A fresh start on what a life left."""
     told = told_in(life)
-    folder = TranscriptFolder(life / "data")
+    folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index
-    writer = TranscriptWriter(sync=True)
-    external = External(CommunicationStore(Space(folder, writer, index, system_clock)))
+    external = External(CommunicationStore(Space(folder, index, system_clock)))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
         kept = {it.party: external.history(it.id, 100, None, 1 << 20).messages[::-1] for it in communications}
@@ -54,7 +52,7 @@ def check(life: Path) -> None:
         assert replies == ["reply zebra"] or not any(it["told"] == "done" for it in told if it["what"] == "reply")
         assert len(replies) <= 1
     finally:
-        writer.close()
+        folder.close()
         index.close()
     assert verify(folder, unheard).problems == []
 
@@ -65,7 +63,7 @@ def test_whatever_call_fails_nothing_that_was_received_is_lost_or_stored_twice(
     tmp_path: Path,
     case: str,
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
     for life in found:
         check(life)
     assert [it["told"] for it in told_in(found[-1])] == ["done"] * 9  # nothing failed in the last

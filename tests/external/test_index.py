@@ -6,8 +6,11 @@ import pytest
 from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Communication, CommunicationBegan, Direction, ExternalMessage, fold
-from recollect_server.services.space.lines import encoded
+from recollect_server.services.space.logs import entries_of
+from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import encoded
+from recollect_server.storage.logs.record import Entry
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, answers, transcript
@@ -51,7 +54,7 @@ def test_what_the_index_refused_is_told_to_panels_once_it_takes_it(
         raise IndexUnavailable("it is ill")
 
     with monkeypatch.context() as ill:
-        ill.setattr(Index, "add_external", refuse)
+        ill.setattr(ExternalIndex, "add", refuse)
         with pytest.raises(IndexUnavailable):
             outside.write("One")
     panel.until_count(3)
@@ -80,20 +83,20 @@ def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None
         CommunicationBegan(NAME, "email", "ann", 1),
         ExternalMessage(Direction.INBOUND, "One", 1, 2, (), "1"),
     ]
-    lines, _ = encoded(contents, None, "", offset=0, sequence=1)
+    lines, _ = encoded(entries_of(contents, None))
     known: Communication | None = None
     for content in contents:
         known = fold(known, content)
     assert known is not None
     index = Index(tmp_path)
     try:
-        index.add_external(None, known, lines, time=1)
-        stored = index.communication(NAME)
+        index.external.add(None, known, lines, time=1)
+        stored = index.external.find(NAME)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.add_external(None, known, lines, time=1)
-        later, _ = encoded([ExternalMessage(Direction.INBOUND, "Three", 1, 9)], None, "", offset=9999, sequence=9)
+            index.external.add(None, known, lines, time=1)
+        later, _ = encoded([Entry(ExternalMessage(Direction.INBOUND, "Three", 1, 9))], 8, 9999)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.add_external(known, known, later, time=1)
-        assert index.communication(NAME) == stored
+            index.external.add(known, known, later, time=1)
+        assert index.external.find(NAME) == stored
     finally:
         index.close()

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from tests.cli.conftest import run
 from tests.conftest import Start
 from tests.external.conftest import Meet
+from tests.programs import ran
 
 # Three strangers write in turn: the first message of each makes a transcript, the others are added to it.
 DELIVERED = [(f"party-{number % 3}", f"wamid-{number}", f"Message {number}") for number in range(9)]
@@ -31,19 +30,14 @@ TORN = b'{"type":"message","direction":"inbound","text":"never answered'
 
 def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
     """Lets a server process of its own receive everything; what it answered by delivery, and how it ended."""
-    command = [sys.executable, str(Path(__file__).with_name("receiver.py")), str(data_dir)]
-    said = subprocess.run(
-        command,
-        input="".join(json.dumps(it) + "\n" for it in DELIVERED),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+    code, output, _ = ran(
+        "tests.external.receiver",
+        [str(data_dir)],
+        stdin="".join(json.dumps(it) + "\n" for it in DELIVERED),
         env=os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"},
-        timeout=60,
-        check=False,
     )
-    lines = [json.loads(line) for line in said.stdout.splitlines()[1:] if line.endswith("]")]
-    return {delivered: name for delivered, name, duplicate in lines if not duplicate}, said.returncode
+    lines = [json.loads(line) for line in output.splitlines()[1:] if line.endswith("]")]
+    return {delivered: name for delivered, name, duplicate in lines if not duplicate}, code
 
 
 def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, meet: Meet) -> None:

@@ -11,8 +11,7 @@ from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch
@@ -150,22 +149,21 @@ def test_a_server_that_stops_ends_its_panels_and_says_so(start_server: Start, wa
 
 def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_the_memory(tmp_path: Path) -> None:
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
-    folder = TranscriptFolder(tmp_path)
+    folder = FolderStore(tmp_path, sync=False)
     index = recover(folder, system_clock, unheard).index
-    writer = TranscriptWriter(sync=False)
-    external = External(CommunicationStore(Space(folder, writer, index, system_clock)))
-    begin = index.newest_communications(0)[0]
+    external = External(CommunicationStore(Space(folder, index, system_clock)))
+    begin = index.external.newest(0)[0]
     for number in range(4):
         external.receive("email", "ann", f"mail-{number}", "x" * 1000, (), None)
-    whole = index.external_changes(begin, 200, 1 << 20)
+    whole = index.external.changes(begin, 200, 1 << 20)
     assert len(whole.places) == 4
     parts: list[list[int]] = []
     cursor = begin
-    while rows := index.external_changes(cursor, 200, 2500).rows:
+    while rows := index.external.changes(cursor, 200, 2500).rows:
         parts.append([row.cursor for row in rows])
         cursor = rows[-1].cursor
     assert [at for part in parts for at in part] == [row.cursor for row in whole.rows]
     assert max(sum(at in whole.places for at in part) for part in parts) == 2
-    assert index.external_changes(begin, 200, 1).rows == whole.rows[:1]  # one that is larger alone is not held back
-    writer.close()
+    assert index.external.changes(begin, 200, 1).rows == whole.rows[:1]  # one that is larger alone is not held back
+    folder.close()
     index.close()

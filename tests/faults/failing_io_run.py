@@ -24,18 +24,17 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.migrations import expected_tables
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
 
 
 class Life:
     """What a caller does, and what it was told."""
 
-    def __init__(self, folder: TranscriptFolder, journal: TextIO) -> None:
+    def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
         self.index = recover(folder, system_clock, unheard).index
-        self.writer = TranscriptWriter(sync=True)
-        self.space = Space(folder, self.writer, self.index, system_clock)
+        self.folder = folder
+        self.space = Space(folder, self.index, system_clock)
         self.conversations = Conversations(self.space)
 
     def do(self, what: str, call: Callable[[], object], **about: object) -> object:
@@ -87,7 +86,7 @@ class Life:
 
     def end(self) -> None:
         self.space.write_held()
-        self.writer.close()
+        self.folder.close()
         self.index.close()
 
 
@@ -96,7 +95,7 @@ def run(folder: Path, arm: Callable[[], None]) -> str:
     with (folder / "journal").open("w") as journal:
         arm()
         try:
-            life = Life(TranscriptFolder(folder / "data"), journal)
+            life = Life(FolderStore(folder / "data"), journal)
         except (RecollectError, OSError) as error:
             return f"did not start: {error}"
         try:
@@ -107,14 +106,14 @@ def run(folder: Path, arm: Callable[[], None]) -> str:
 
 
 def main() -> None:
-    library, root, path, errno, manner, for_ever, writes_only, step = sys.argv[1:]
+    library, root, path, errno, manner, for_ever, writes_only, first, step = sys.argv[1:]
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     failing = ctypes.CDLL(library)
     expected_tables()  # made once, not in each life
     gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
     lives = 0
     while True:
-        at = 1 + lives * int(step)
+        at = int(first) + lives * int(step)
         folder = Path(root) / f"{lives:04d}"
         folder.mkdir()
         child = os.fork()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.logs.reader import scan
 
+from tests.programs import Forked
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
 from tests.streaming.conftest import Subscriber
 from tests.waiting import until
@@ -28,7 +29,7 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 
 
 @contextmanager
-def served(data_dir: Path, *flags: str, before: str = "") -> Iterator[tuple[Service, subprocess.Popen[str]]]:
+def served(data_dir: Path, *flags: str, before: str = "") -> Iterator[tuple[Service, "Forked | subprocess.Popen[str]"]]:
     """A server as a process of its own; `before` is run by it first."""
     if not before:
         with server_process(data_dir, *flags) as (process, target):

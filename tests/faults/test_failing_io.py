@@ -14,16 +14,15 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.reader import scan
-from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.faults.lives import EARLY, LATE, SHORT, Case, lives, told_in
 
 pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
 
 
-def stored(folder: TranscriptFolder, conversation_id: str) -> list[str]:
+def stored(folder: FolderStore, conversation_id: str) -> list[str]:
     """The contents of a transcript, of which every line must be good."""
     lines = list(scan(folder.path(conversation_id)))
     assert all(line.entry is not None for line in lines)
@@ -33,10 +32,9 @@ def stored(folder: TranscriptFolder, conversation_id: str) -> list[str]:
 def check(life: Path) -> None:
     """A fresh start on what a life left."""
     told = told_in(life)
-    folder = TranscriptFolder(life / "data")
+    folder = FolderStore(life / "data")
     index = recover(folder, system_clock, unheard).index
-    writer = TranscriptWriter(sync=True)
-    conversations = Conversations(Space(folder, writer, index, system_clock))
+    conversations = Conversations(Space(folder, index, system_clock))
     deleted = {it["id"]: it["told"] for it in told if it["what"] == "delete"}
     try:
         for conversation_id in {it["id"] for it in told if it["what"] == "create" and it["told"] == "done"}:
@@ -60,7 +58,7 @@ def check(life: Path) -> None:
             named = any(it["told"] == "done" for it in told if it["what"] == "rename" and it["id"] == conversation_id)
             assert not named or conversations.get(conversation_id).title == "Named"
     finally:
-        writer.close()
+        folder.close()
         index.close()
     assert verify(folder, unheard).problems == []
 
@@ -90,7 +88,7 @@ CASES: dict[str, Case] = {
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_nothing_is_stored_twice(
     library: Path, tmp_path: Path, case: str
 ) -> None:
-    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES[case])
+    found = lives(library, Path(__file__).with_name("failing_io_run.py"), tmp_path, CASES, case)
     for life in found:
         check(life)
     assert [it["told"] for it in told_in(found[-1])] == ["done"] * 16  # nothing failed in the last

@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.bridge.conftest import COMMAND, environment
+from tests.bridge.conftest import environment
+from tests.programs import BRIDGE, Forked
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:1"
@@ -29,10 +29,9 @@ KIB_A_SESSION = 12
 
 
 @pytest.fixture
-def bridge() -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def bridge() -> Iterator[tuple[Forked, str]]:
     """The bridge as a process on a port, and its URL."""
-    arguments = [sys.executable, *COMMAND, "--http", "127.0.0.1:0"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment(NOBODY)) as process:
+    with Forked(BRIDGE, ["--http", "127.0.0.1:0"], stderr=subprocess.PIPE, env=environment(NOBODY)) as process:
         try:
             assert process.stderr is not None
             yield process, process.stderr.readline().split()[3]
@@ -40,7 +39,7 @@ def bridge() -> Iterator[tuple["subprocess.Popen[str]", str]]:
             process.kill()
 
 
-def memory_of(process: "subprocess.Popen[str]") -> int:
+def memory_of(process: Forked) -> int:
     """Return the resident memory of a process in KiB."""
     [line] = [it for it in Path(f"/proc/{process.pid}/status").read_text().splitlines() if it.startswith("VmRSS:")]
     return int(line.split()[1])
@@ -55,7 +54,7 @@ def stream(url: str) -> tuple[socket.socket, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-def test_sessions_that_never_end_take_no_memory(bridge: tuple["subprocess.Popen[str]", str], scale: int) -> None:
+def test_sessions_that_never_end_take_no_memory(bridge: tuple[Forked, str], scale: int) -> None:
     process, url = bridge
     with httpx2.Client(headers=HEADERS) as http:
 
@@ -71,9 +70,7 @@ def test_sessions_that_never_end_take_no_memory(bridge: tuple["subprocess.Popen[
         assert len(http.post(url, json=LIST).text) > 1000
 
 
-def test_streams_that_are_never_read_are_bounded_and_leave_room_when_they_end(
-    bridge: tuple["subprocess.Popen[str]", str], scale: int
-) -> None:
+def test_streams_that_are_never_read_are_bounded_and_leave_room_when_they_end(bridge: tuple[Forked, str], scale: int) -> None:
     process, url = bridge
 
     def status_of_a_call() -> int:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,26 @@ import structlog
 from recollect_server.cli.logs import Output
 from recollect_server.domain.time import system_clock
 
+from tests.programs import SERVER, Forked
 from tests.server.conftest import Service, at_once, code_of, user
 from tests.waiting import until
 
 CALLERS = 4
 APPENDS = 10
 INDEX = "default/conversations/conversations.db"
+Process = Forked | subprocess.Popen[bytes]
+
+
+def forked(arguments: list[str], **streams: Any) -> Forked:
+    return Forked(SERVER, arguments, text=False, **streams)
+
+
+def cold(arguments: list[str], **streams: Any) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-m", SERVER, *arguments], **streams)
 
 
 @contextmanager
-def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
+def serving(folder: Path, *, start: Callable[..., Process] = forked, **streams: Any) -> Iterator[tuple[Process, Service]]:
     """A server of its own with these standard streams, at a Unix socket: what it prints may go nowhere."""
     folder.mkdir(exist_ok=True)
     socket = folder / "s"
@@ -43,7 +53,7 @@ def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[byt
         "--slow-call",
         "0s",
     ]
-    with subprocess.Popen([sys.executable, "-m", "recollect_server", "serve", *flags], **streams) as process:
+    with start(["serve", *flags], **streams) as process:
         until(lambda: process.poll() is not None or socket.exists(), 60)
         service = Service(f"unix:{socket}")
         try:
@@ -54,7 +64,7 @@ def serving(folder: Path, **streams: Any) -> Iterator[tuple[subprocess.Popen[byt
             process.kill()
 
 
-def use(process: subprocess.Popen[bytes], service: Service, folder: Path, scale: int) -> None:
+def use(process: Process, service: Service, folder: Path, scale: int) -> None:
     """Append from many callers, lose the index under them, which is logged as a warning, and search."""
     conversations = [service.create().id for _ in range(CALLERS)]
     threads = threads_of(process)
@@ -76,14 +86,14 @@ def with_word(service: Service, word: str) -> list[str]:
     return service.found(word) if code_of(lambda: service.found(word)) == "OK" else []
 
 
-def threads_of(process: subprocess.Popen[bytes]) -> int:
+def threads_of(process: Process) -> int:
     """How many threads a process has; 0 where that cannot be read."""
     with suppress(OSError):
         return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
     return 0
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: Process) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
 
@@ -145,7 +155,7 @@ def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: P
         for descriptor in range(3):
             os.close(descriptor)
 
-    with serving(tmp_path, preexec_fn=close_all) as (process, service):
+    with serving(tmp_path, start=cold, preexec_fn=close_all) as (process, service):
         assert service.told("zebra")
         if sys.platform == "linux":
             files = {str(Path(f"/proc/{process.pid}/fd/{descriptor}").readlink()) for descriptor in range(3)}

@@ -1,7 +1,5 @@
 """What the server's tests share: the service as a caller without a client library sees it, and looks behind it."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import grpc
-import hypothesis
 import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -25,12 +22,9 @@ from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ROLE_USER, Messa
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 
 from tests.conftest import RunningServer
+from tests.programs import SERVER, Forked
 
 T = TypeVar("T")
-
-# A busy machine is no reason to fail.
-hypothesis.settings.register_profile("server", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("server")
 
 UNKNOWN = "conv-01J00000000000000000000000"
 """A well-formed name that no conversation has."""
@@ -219,10 +213,10 @@ def at_once(count: int, job: Callable[[int], T]) -> list[T]:
 
 
 @contextmanager
-def server_process(data_dir: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server_process(data_dir: Path, *flags: str) -> Iterator[tuple[Forked, str]]:
     """`recollect-server serve` as a process of its own, and the address that it says it listens on."""
-    command = [sys.executable, "-m", "recollect_server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
+    with Forked(SERVER, arguments) as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.conftest import Service, server_process
+from tests.programs import SERVER, cold
+from tests.server.conftest import Service
 
 
 def test_what_the_start_made_is_not_gone_through_by_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,8 +18,10 @@ def test_what_the_start_made_is_not_gone_through_by_the_collector(tmp_path: Path
         f"atexit.register(lambda: pathlib.Path({str(seen)!r}).write_text(f'{{gc.get_freeze_count()}} {{len(gc.get_objects())}}'))\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with server_process(tmp_path / "data", "--embedder", "off") as (process, target):
-        service = Service(target)
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--embedder", "off"]
+    with cold(SERVER, arguments) as process:
+        assert process.stdout is not None
+        service = Service(process.stdout.readline().split()[3])
         service.told("found by the first who asks")
         assert service.search("asks").hits
         service.channel.close()

@@ -15,8 +15,8 @@ from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.index.messages import MessageTable
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, failure_of, refused, tool, transcript, user
@@ -53,7 +53,7 @@ IN_ORDER = [(1, "Is the disk full?"), (1, "c1"), (1, "97 %"), (2, "And what time
 def sound(server: RunningServer) -> None:
     """Verify finds nothing wrong in the folder of a stopped server."""
     assert server.stopped
-    assert verify(TranscriptFolder(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), unheard).problems == []
 
 
 def test_a_late_tool_result_joins_the_turn_of_its_call_wherever_it_is_read(
@@ -291,8 +291,8 @@ def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_or
         def refuse(*_: object, **__: object) -> None:
             raise IndexUnavailable("a test says so")
 
-        monkeypatch.setattr(Index, "tail", refuse)
-        monkeypatch.setattr(Index, "page_of_turns", refuse)
+        monkeypatch.setattr(MessageTable, "tail", refuse)
+        monkeypatch.setattr(MessageTable, "page_of_turns", refuse)
     cut = 0
     for conversation_id, model in expected.items():
         pages = [service.load(conversation_id, max_turns=1000)]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.storage.logs.reader import line_of, scan
+from recollect_server.storage.logs.lines import line_of
+from recollect_server.storage.logs.reader import scan
 from structlog.testing import capture_logs
 
 from tests.cli.conftest import on

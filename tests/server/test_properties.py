@@ -33,6 +33,8 @@ from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.words import tokens
 from recollect_server.storage.logs.record import Damaged, Entry, Stamp, decode, encode
 
+from tests.conftest import examples
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 WORD = TEXT.filter(bool)
 TIME = st.integers(1, 253_402_300_799_999)
@@ -42,6 +44,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
+
 MESSAGES = st.builds(
     Message,
     role=st.sampled_from(Role),
@@ -74,7 +77,7 @@ ENTRIES = st.builds(Entry, MESSAGES | EVENTS, STAMPS)
 
 
 @given(ENTRIES)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_line_says_what_was_written_into_it(entry: Entry) -> None:
     if entry.stamp.batch[1] == 1:
         assert entry.stamp.batch == (1, 1)
@@ -86,7 +89,7 @@ def test_a_line_says_what_was_written_into_it(entry: Entry) -> None:
 
 
 @given(ENTRIES, st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data: st.DataObject) -> None:
     line = encode(entry)[:-1]
     place = data.draw(st.integers(0, len(line) - 1))
@@ -103,7 +106,7 @@ def test_a_line_that_lost_or_won_or_changed_a_byte_is_damaged(entry: Entry, data
 
 
 @given(ENTRIES)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_a_line_whose_checksum_lost_any_byte_is_damaged(entry: Entry) -> None:
     line = encode(entry)[:-1]
     for place in range(len(line) - len(b',"crc":"00000000"}'), len(line)):
@@ -112,7 +115,7 @@ def test_a_line_whose_checksum_lost_any_byte_is_damaged(entry: Entry) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_bytes_are_a_line_or_damaged(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode(data, 1)
@@ -141,7 +144,7 @@ def naive_newest_turns(turns: list[list[int]], after: int, max_turns: int, max_t
 
 
 @given(TURNS, st.integers(0, 14), st.integers(1, 14), st.integers(1, 300))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: int, max_turns: int, max_tokens: int) -> None:
     messages = [(number, size) for number, turn in enumerate(turns, start=1) for size in turn]
     offered = ((number, size, 1, (number, size)) for number, size in reversed(messages))
@@ -151,7 +154,7 @@ def test_the_newest_turns_are_those_of_the_model(turns: list[list[int]], after: 
 
 
 @given(TURNS.filter(bool), st.integers(1, 5), st.integers(1, 100))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[int]], max_turns: int, max_tokens: int) -> None:
     messages = [(number, place) for number, turn in enumerate(turns, start=1) for place in range(len(turn))]
     seen: list[tuple[int, int]] = []
@@ -167,7 +170,7 @@ def test_pages_of_turns_are_everything_once_and_no_turn_is_cut(turns: list[list[
 
 
 @given(TURNS.filter(bool), st.integers(1, 120))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_pages_of_so_many_bytes_are_everything_once_and_only_a_turn_that_is_larger_is_cut(
     turns: list[list[int]], max_bytes: int
 ) -> None:
@@ -212,7 +215,7 @@ def test_the_pairs_of_a_run_hold_every_two_neighbours_and_the_last_character(run
 
 
 @given(TEXT)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_segmenting_loses_nothing_and_leaves_spaced_scripts_alone(text: str) -> None:
     composed = unicodedata.normalize("NFC", text)
     cut = segment(text)
@@ -279,13 +282,13 @@ UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_durations_are_numbers_with_a_unit(number: int, unit: str) -> None:
     assert Settings.load(None, {"idle_timeout": f"{number}{unit}"}).idle_timeout == timedelta(seconds=number * UNITS[unit])
 
 
 @given(TEXT)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_other_text_is_no_duration(text: str) -> None:
     if not text.endswith(tuple(UNITS)):
         with pytest.raises(WrongSettings, match=r"^shutdown_grace: "):
@@ -293,7 +296,7 @@ def test_any_other_text_is_no_duration(text: str) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=8), st.integers(0, 8))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_what_is_known_does_not_depend_on_where_a_fold_was_interrupted(messages: list[Message], cut: int) -> None:
     began = Began("conv-x", "web", 1)
 
@@ -316,7 +319,7 @@ MIXED = st.lists(
 
 
 @given(MIXED, st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     query = text[start : start + data.draw(st.integers(1, 12))]

@@ -13,7 +13,7 @@ from recollect_server.domain.conversation import Unknown
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import Damaged, decode
-from recollect_server.storage.logs.soundness import look_through
+from recollect_server.storage.logs.repair import look_through
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, tool, transcript, user

@@ -11,7 +11,7 @@ from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
 
 from tests.streaming.conftest import Recorder, Subscriber
@@ -39,7 +39,7 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
                 told.append((cursor, what.lines[0].sequence))
                 readable.append(other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1)
 
-    index.listen(hear)
+    index.log.listen(hear)
     known = fold(None, Began(ID, "web", 1))
     assert isinstance(known, Conversation)
     add = partial(index.add, time=1, failed=refused.append)

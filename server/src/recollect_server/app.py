@@ -55,9 +55,10 @@ from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress
 from recollect_server.services.working_context import Limits as WorkingLimits
 from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
-from recollect_server.storage.logs.files import TranscriptFolder, make_folder, open_transcript
-from recollect_server.storage.logs.ledger import IDENTITIES, Ledger
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.files import make_folder, open_transcript
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.store import IDENTITIES, LogUnavailable
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checks import Limits
@@ -121,8 +122,10 @@ def _is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _cannot_use(data_dir: Path, error: OSError) -> CannotStart:
-    """Turn an OSError on the data folder into a start-up error with advice."""
+def _cannot_use(data_dir: Path, failure: OSError | LogUnavailable) -> CannotStart:
+    """Turn what the data folder's disk refused into a start-up error with advice."""
+    error = failure if isinstance(failure, OSError) else failure.__cause__
+    assert isinstance(error, OSError)
     what = (error.strerror or str(error)).lower()
     place = f" ({error.filename})" if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK) else ""
     match error.errno:
@@ -199,15 +202,14 @@ def start(
         model_folder = _model_folder(settings)
         lock = FolderLock(settings.data_dir)
         stops.append(lock.release)
-        folder = TranscriptFolder.of(settings.data_dir, settings.space)
+        logs = FolderStore.of(settings.data_dir, settings.space, sync=settings.durability == "fsync")
         try:
-            recovered = recover(folder, clock, progress, compared_at_once)
-            writer = TranscriptWriter(sync=settings.durability == "fsync")
-            space = Space(folder, writer, recovered.index, clock, settings.context_hot_turns)
+            recovered = recover(logs, clock, progress, compared_at_once)
+            space = Space(logs, recovered.index, clock, settings.context_hot_turns)
             space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
-        except OSError as error:
+        except (OSError, LogUnavailable) as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, writer.close)
+        stops += (space.close_index, logs.close)
         communications = CommunicationStore(space)
         external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
@@ -223,7 +225,7 @@ def start(
         stream_limits = StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds())
         streams = Streams((live, live_communications), stream_limits)
         stops += (pruner.stop, streams.stop)
-        meaning = Meaning(folder.root, model_folder)
+        meaning = Meaning(logs.root, model_folder)
         stops.append(meaning.close)
         space.forgetting.append(meaning.forget)
         anchors = Anchors(space)
@@ -237,8 +239,8 @@ def start(
         builder = ContextBuilder(space, meaning, anchors, tiers, choosing, external, settings.max_answer_bytes)
         conversations = Conversations(space, notes_by_rule=_abbreviator(settings) == "extractive")
         try:
-            identities = Identities(space, Ledger(folder, IDENTITIES, sync=settings.durability == "fsync"))
-        except OSError as error:
+            identities = Identities(space, Ledger(logs, IDENTITIES))
+        except LogUnavailable as error:
             raise _cannot_use(settings.data_dir, error) from error
         flood = Flood(space, settings.sender_rate, settings.sender_burst)
         stops.append(flood.close)
@@ -349,8 +351,8 @@ def _writer(settings: Settings, space: Space) -> _Writer | None:
     spending = Spending(
         space.clock,
         budget,
-        read=lambda day: Spent(*space.index.spent(day)),
-        write=lambda day, spent: space.index.spend(day, spent.calls, spent.tokens, spent.cost),
+        read=lambda day: Spent(*space.index.notes.spent(day)),
+        write=lambda day, spent: space.index.notes.spend(day, spent.calls, spent.tokens, spent.cost),
     )
     backoff = Backoff(
         tries=settings.abbreviation_tries,

@@ -45,13 +45,14 @@ Global___AnchorSource: _TypeAlias = AnchorSource  # noqa: Y015
 
 @_typing.final
 class Anchor(_message.Message):
-    """A lasting fact about the user, as in "name: Alex". Never compressed away. It was set by a caller, or found in a conversation by
-    the writer of notes.
+    """A lasting fact about the user, such as "name: Alex". Callers set anchors, and the writer of notes
+    finds them in conversations. They are part of every context and are never compressed away.
 
-    Of the values of a key the one that was given last holds. But what was found never takes the place of what a caller set, unless
-    it is at least as sure: it is then superseded from its beginning. Neither does a value that was found with a confidence below 0.5,
-    as those of the writer without a model are, take the place of one that is surer or that a caller set. The same value given again stays the anchor that it is, with a
-    caller's new confidence, or the higher one of two that were found.
+    The newest value of a key holds, with two exceptions. A value that was found does not replace a
+    caller's value unless it is at least as sure; it is then stored as superseded. A value that was
+    found with a confidence below 0.5, as those of the offline writer are, replaces neither a surer
+    value nor a caller's. The same value given again stays the same anchor; its confidence becomes
+    the caller's new one, or the higher of two that were found.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -64,13 +65,15 @@ class Anchor(_message.Message):
     SUPERSEDED_TIME_FIELD_NUMBER: _builtins.int
     SUPERSEDES_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """What the fact is about: lower case letters, digits, `_`, `-` and `.`, 1 to 64 characters. One value holds at a time."""
+    """What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
+    has one value at a time.
+    """
     value: _builtins.str
     """The fact. 1 to 1000 characters, not only spaces."""
     confidence: _builtins.float
-    """How sure it is, from 0 to 1."""
+    """Confidence, from 0 to 1."""
     supersedes: _builtins.str
-    """The value that it took the place of. Unset if there was none."""
+    """The value that it replaced. Unset if there was none."""
     @_builtins.property
     def source(self) -> Global___AnchorSource:
         """The message it came from. Unset if a caller set it without one."""
@@ -81,7 +84,7 @@ class Anchor(_message.Message):
 
     @_builtins.property
     def superseded_time(self) -> _timestamp_pb2.Timestamp:
-        """When another value took its place. Unset while it holds."""
+        """When another value replaced it. Unset while it holds."""
 
     def __init__(
         self,

@@ -26,16 +26,18 @@ if _version_not_supported:
 
 
 class ChannelServiceStub(object):
-    """Routes what comes in over a channel to the conversation it belongs to.
+    """Routes inbound messages of channels to the conversations that they belong to.
 
-    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
-    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+    On the web and on a command line the sender is the owner. On other channels a sender is an owner
+    if AddOwnerIdentity says so; everybody else is a third party, whose messages go to
+    ExternalCommunicationService.
 
-    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
-    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
-    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
-    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
-    that began first. Where there is none a pinned one begins.
+    An owner's message joins the pinned conversation of its place: the contact or the group on
+    `whatsapp`; the direct message, channel or thread on `discord`; the session on `cli`; the sender
+    on any other channel. On `web` it joins the most recent conversation or the one named. On `email`
+    any Message-ID that a stored message named leads to its conversation, in whatever order they
+    arrive; if two threads turn out to be one, later messages join the conversation that began first.
+    If a place has no conversation, a pinned one begins.
     """
 
     def __init__(self, channel):
@@ -82,27 +84,31 @@ class ChannelServiceStub(object):
 
 
 class ChannelServiceServicer(object):
-    """Routes what comes in over a channel to the conversation it belongs to.
+    """Routes inbound messages of channels to the conversations that they belong to.
 
-    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
-    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+    On the web and on a command line the sender is the owner. On other channels a sender is an owner
+    if AddOwnerIdentity says so; everybody else is a third party, whose messages go to
+    ExternalCommunicationService.
 
-    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
-    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
-    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
-    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
-    that began first. Where there is none a pinned one begins.
+    An owner's message joins the pinned conversation of its place: the contact or the group on
+    `whatsapp`; the direct message, channel or thread on `discord`; the session on `cli`; the sender
+    on any other channel. On `web` it joins the most recent conversation or the one named. On `email`
+    any Message-ID that a stored message named leads to its conversation, in whatever order they
+    arrive; if two threads turn out to be one, later messages join the conversation that began first.
+    If a place has no conversation, a pinned one begins.
     """
 
     def Receive(self, request, context):
-        """Takes one inbound message, exactly once by its provider's id, and says what became of it.
+        """Accept one inbound message, exactly once by its provider's id, and report its outcome.
 
-        A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash command and is answered
-        instead of stored, unless files came with it: `/new`, `/model`, `/history`, `/clear`, `/help`. What such a word means is
-        what `/help` says; an unknown one is answered with that. `/usr/bin is full` and `and/or` are messages.
+        A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
+        command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
+        `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
+        help. `/usr/bin is full` and `and/or` are messages.
 
-        A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the message again later. A conversation
-        that `web` names and that is not there is ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel is
+        A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
+        message again later. A conversation that `web` names and that does not exist fails with
+        ERROR_REASON_CONVERSATION_NOT_FOUND; one that is pinned on another channel with
         ERROR_REASON_CONVERSATION_READ_ONLY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -110,44 +116,48 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RunCommand(self, request, context):
-        """Runs a slash command, as if it had come in over the conversation's channel. `/new` in a conversation whose place has another one
-        in use begins a conversation beside it: what comes in goes on to the one in use.
+        """Run a slash command as if it had arrived over the conversation's channel. `/new` in a
+        conversation whose place uses another one begins a conversation beside it; inbound messages
+        continue to join the one in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddOwnerIdentity(self, request, context):
-        """Says that an address on a channel is an owner's. Adding it again changes nothing but the person, where one is named.
-        What it wrote before stays where it is.
+        """Add an address of an owner. Adding it again changes only the person, if one is named. Messages
+        that the address wrote before stay where they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveOwnerIdentity(self, request, context):
-        """Says that it is not any more. What was stored stays. ERROR_REASON_NOT_FOUND where nobody said that it was.
+        """Remove an address of an owner. Stored messages stay. Fails with ERROR_REASON_NOT_FOUND if the
+        address was not added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOwnerIdentities(self, request, context):
-        """The owner's addresses.
+        """List the owner's addresses.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LinkIdentities(self, request, context):
-        """Says that several addresses are one person's. No transcript is merged. ERROR_REASON_NOT_FOUND where one was not added.
+        """Declare that several addresses belong to one person. No transcript is merged. Fails with
+        ERROR_REASON_NOT_FOUND if one was not added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnlinkIdentity(self, request, context):
-        """Takes an address out of its person. ERROR_REASON_NOT_FOUND where it was not added.
+        """Detach an address from its person. Fails with ERROR_REASON_NOT_FOUND if the address was not
+        added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,16 +210,18 @@ def add_ChannelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ChannelService(object):
-    """Routes what comes in over a channel to the conversation it belongs to.
+    """Routes inbound messages of channels to the conversations that they belong to.
 
-    On the web and on a command line the sender is the owner. Elsewhere a sender is one if AddOwnerIdentity said so; where
-    nobody said anything everyone is a third party, and what a third party writes goes to ExternalCommunicationService.
+    On the web and on a command line the sender is the owner. On other channels a sender is an owner
+    if AddOwnerIdentity says so; everybody else is a third party, whose messages go to
+    ExternalCommunicationService.
 
-    An owner's message joins the pinned conversation of its place: of the contact or the group on `whatsapp`; of the direct
-    message, channel or thread on `discord`; of the session on `cli`; of the sender on any other channel. On `web` it joins the
-    most recent conversation or the one named. On `email` any Message-ID that a stored message named leads to its
-    conversation, in whatever order they come; where two threads turn out to be one, what comes after joins the conversation
-    that began first. Where there is none a pinned one begins.
+    An owner's message joins the pinned conversation of its place: the contact or the group on
+    `whatsapp`; the direct message, channel or thread on `discord`; the session on `cli`; the sender
+    on any other channel. On `web` it joins the most recent conversation or the one named. On `email`
+    any Message-ID that a stored message named leads to its conversation, in whatever order they
+    arrive; if two threads turn out to be one, later messages join the conversation that began first.
+    If a place has no conversation, a pinned one begins.
     """
 
     @staticmethod

@@ -32,36 +32,38 @@ class _ContextTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextTi
     CONTEXT_TIER_UNSPECIFIED: _ContextTier.ValueType  # 0
     """Unset. Never answered."""
     CONTEXT_TIER_HOT: _ContextTier.ValueType  # 1
-    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built for it within the setting
-    `warm_for`.
+    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
+    for it within the setting `warm_for`.
     """
     CONTEXT_TIER_WARM: _ContextTier.ValueType  # 2
-    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced ones, those that anchors came
-    from, and the last ones. Of a conversation: it was hot before, or fetched, found by a search or packed into a context of
-    another within `warm_for`; then it counts as recent.
+    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced
+    ones, those that anchors came from, and the last ones. Of a conversation: within `warm_for` it
+    was hot, fetched, found by a search, or packed into a context of another one; it then counts as
+    recent.
     """
     CONTEXT_TIER_COLD: _ContextTier.ValueType  # 3
-    """Everything else that fits the message, whatever its conversation: earlier turns of this one too, those that a summary stands for
-    included. Of a conversation: none of the above.
+    """Everything else that fits the message, of any conversation: earlier turns of this one too,
+    including those that a summary replaces. Of a conversation: none of the above.
     """
 
 class ContextTier(_ContextTier, metaclass=_ContextTierEnumTypeWrapper):
-    """Where a piece of context comes from."""
+    """Source of a piece of context."""
 
 CONTEXT_TIER_UNSPECIFIED: ContextTier.ValueType  # 0
 """Unset. Never answered."""
 CONTEXT_TIER_HOT: ContextTier.ValueType  # 1
-"""The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built for it within the setting
-`warm_for`.
+"""The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was built
+for it within the setting `warm_for`.
 """
 CONTEXT_TIER_WARM: ContextTier.ValueType  # 2
-"""The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced ones, those that anchors came
-from, and the last ones. Of a conversation: it was hot before, or fetched, found by a search or packed into a context of
-another within `warm_for`; then it counts as recent.
+"""The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly spaced
+ones, those that anchors came from, and the last ones. Of a conversation: within `warm_for` it
+was hot, fetched, found by a search, or packed into a context of another one; it then counts as
+recent.
 """
 CONTEXT_TIER_COLD: ContextTier.ValueType  # 3
-"""Everything else that fits the message, whatever its conversation: earlier turns of this one too, those that a summary stands for
-included. Of a conversation: none of the above.
+"""Everything else that fits the message, of any conversation: earlier turns of this one too,
+including those that a summary replaces. Of a conversation: none of the above.
 """
 Global___ContextTier: _TypeAlias = ContextTier  # noqa: Y015
 
@@ -74,27 +76,30 @@ class _ContextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Context
     CONTEXT_FORMAT_UNSPECIFIED: _ContextFormat.ValueType  # 0
     """Unset: parts."""
     CONTEXT_FORMAT_PARTS: _ContextFormat.ValueType  # 1
-    """Nothing rendered: the caller reads hot, warm, cold and anchors. A result of a tool may have no call and a call no result, where
-    the conversation has none.
+    """Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no call
+    and a call no result, if the conversation has none.
     """
     CONTEXT_FORMAT_XML: _ContextFormat.ValueType  # 2
-    """One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
-    text that looks like its tags is escaped. A call without a result says so in an attribute `result`, a result without a call in
-    `note`; `left_out` stands where turns are missing.
+    """One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`.
+    Always well-formed: text that looks like its tags is escaped. A call without a result says so
+    in an attribute `result`, a result without a call in `note`; `left_out` marks missing turns.
     """
     CONTEXT_FORMAT_OPENAI_MESSAGES: _ContextFormat.ValueType  # 3
-    """A JSON array of messages as the OpenAI API takes it, tool calls and results paired. A call without a result has one that says
-    "(called, no result yet)", or "(called, no result was recorded)" once the user spoke again; a result without a call has one of a
-    tool `call_not_shown`. Where turns are missing a user message says how many. What is not of this conversation is in
-    a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
+    """A JSON array of messages for the OpenAI API, tool calls and results paired. A call without a
+    result has one that says "(called, no result yet)", or "(called, no result was recorded)" once
+    the user spoke again; a result without a call has one of a tool `call_not_shown`. If turns are
+    missing, a user message says how many. Content that is not of this conversation is in a system
+    message, as XML. The last message is the one to be answered, unless the conversation ends with
+    it already.
     """
     CONTEXT_FORMAT_ANTHROPIC_MESSAGES: _ContextFormat.ValueType  # 4
-    """A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid. What is not of this
-    conversation is in the first user message, as XML; last is the message that is to be answered, as above.
+    """A JSON array of messages for the Anthropic API: roles alternate, tool blocks are valid. Content
+    that is not of this conversation is in the first user message, as XML. The last message is the
+    one to be answered, as above.
     """
     CONTEXT_FORMAT_RECALL_BLOCK: _ContextFormat.ValueType  # 5
-    """A short text of what was said before, with sources, ready to inject. Of the conversation itself it names only the calls that have
-    no result yet; hot and warm messages are charged as in parts.
+    """A short text of what was recalled, with sources, ready to inject. Of the conversation itself it
+    names only the calls that have no result yet; hot and warm messages are charged as in parts.
     """
 
 class ContextFormat(_ContextFormat, metaclass=_ContextFormatEnumTypeWrapper):
@@ -103,35 +108,39 @@ class ContextFormat(_ContextFormat, metaclass=_ContextFormatEnumTypeWrapper):
 CONTEXT_FORMAT_UNSPECIFIED: ContextFormat.ValueType  # 0
 """Unset: parts."""
 CONTEXT_FORMAT_PARTS: ContextFormat.ValueType  # 1
-"""Nothing rendered: the caller reads hot, warm, cold and anchors. A result of a tool may have no call and a call no result, where
-the conversation has none.
+"""Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no call
+and a call no result, if the conversation has none.
 """
 CONTEXT_FORMAT_XML: ContextFormat.ValueType  # 2
-"""One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`. Well-formed whatever was said:
-text that looks like its tags is escaped. A call without a result says so in an attribute `result`, a result without a call in
-`note`; `left_out` stands where turns are missing.
+"""One XML block: an element `context` with `anchors`, `summary`, `recalled` and `conversation`.
+Always well-formed: text that looks like its tags is escaped. A call without a result says so
+in an attribute `result`, a result without a call in `note`; `left_out` marks missing turns.
 """
 CONTEXT_FORMAT_OPENAI_MESSAGES: ContextFormat.ValueType  # 3
-"""A JSON array of messages as the OpenAI API takes it, tool calls and results paired. A call without a result has one that says
-"(called, no result yet)", or "(called, no result was recorded)" once the user spoke again; a result without a call has one of a
-tool `call_not_shown`. Where turns are missing a user message says how many. What is not of this conversation is in
-a system message, as XML; last is the message that is to be answered, unless the conversation ends with it already.
+"""A JSON array of messages for the OpenAI API, tool calls and results paired. A call without a
+result has one that says "(called, no result yet)", or "(called, no result was recorded)" once
+the user spoke again; a result without a call has one of a tool `call_not_shown`. If turns are
+missing, a user message says how many. Content that is not of this conversation is in a system
+message, as XML. The last message is the one to be answered, unless the conversation ends with
+it already.
 """
 CONTEXT_FORMAT_ANTHROPIC_MESSAGES: ContextFormat.ValueType  # 4
-"""A JSON array of messages as the Anthropic API takes it: roles alternate, tool blocks are valid. What is not of this
-conversation is in the first user message, as XML; last is the message that is to be answered, as above.
+"""A JSON array of messages for the Anthropic API: roles alternate, tool blocks are valid. Content
+that is not of this conversation is in the first user message, as XML. The last message is the
+one to be answered, as above.
 """
 CONTEXT_FORMAT_RECALL_BLOCK: ContextFormat.ValueType  # 5
-"""A short text of what was said before, with sources, ready to inject. Of the conversation itself it names only the calls that have
-no result yet; hot and warm messages are charged as in parts.
+"""A short text of what was recalled, with sources, ready to inject. Of the conversation itself it
+names only the calls that have no result yet; hot and warm messages are charged as in parts.
 """
 Global___ContextFormat: _TypeAlias = ContextFormat  # noqa: Y015
 
 @_typing.final
 class ContextBudget(_message.Message):
-    """How many tokens a context may have, estimated at four bytes each in the format asked for. 0 means the default. None may be
-    negative. What a tier does not use is handed down to the next. Everything in `rendered` counts into the total: anchors, what the
-    group wrote, summary, ids, titles, markup and escapes. Where all of it leaves less than the tiers may have, each has its share.
+    """Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
+    default. None may be negative. What a tier does not use passes to the next. Everything in
+    `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
+    escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -141,13 +150,15 @@ class ContextBudget(_message.Message):
     COLD_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     hot: _builtins.int
-    """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget to be whole."""
+    """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget to
+    stay whole.
+    """
     warm: _builtins.int
-    """For the warm tier, with the summary of what was compressed. Default 2000."""
+    """For the warm tier, with the compression summary. Default 2000."""
     cold: _builtins.int
     """For the cold tier. Default 900."""
     total: _builtins.int
-    """For everything. Default 4400. Where it alone is set, each tier has its usual share of it."""
+    """For everything. Default 4400. If only this is set, each tier has its usual share of it."""
     def __init__(
         self,
         *,
@@ -166,7 +177,7 @@ Global___ContextBudget: _TypeAlias = ContextBudget  # noqa: Y015
 
 @_typing.final
 class ContextMessage(_message.Message):
-    """A message that was packed."""
+    """A packed message."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -180,17 +191,24 @@ class ContextMessage(_message.Message):
     conversation_id: _builtins.str
     """The conversation it is from."""
     tokens: _builtins.int
-    """What it takes of the budget, in the format asked for: with its markup and escapes, or 4 tokens beside its words in parts."""
+    """Its share of the budget, in the format asked for: with its markup and escapes, or in parts its
+    words and 4 tokens.
+    """
     relevance: _builtins.float
-    """Its relevance, from 0 to 1: half how recent it is, three tenths how near to the message, a fifth how sure an anchor is that
-    came from it (settings `recency_weight`, `similarity_weight`, `anchor_weight`).
+    """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
+    confidence of an anchor that came from it (settings `recency_weight`, `similarity_weight`,
+    `anchor_weight`).
     """
     reason: _builtins.str
     """Why it was chosen, in a few words."""
     is_excerpt: _builtins.bool
-    """True if parts of a long text are left out: `…` stands where they were (setting `excerpt_tokens`). FetchContext answers the whole."""
+    """True if parts of a long text are left out, marked by `…` (setting `excerpt_tokens`).
+    FetchContext returns the whole text.
+    """
     score: _builtins.float
-    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message, as in SearchHit. 0 for others."""
+    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message,
+    as in SearchHit. 0 for others.
+    """
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
@@ -216,8 +234,8 @@ Global___ContextMessage: _TypeAlias = ContextMessage  # noqa: Y015
 
 @_typing.final
 class RecalledSource(_message.Message):
-    """Where recalled messages are from: a conversation, or one place of a long one. Turns of a conversation that lie far apart, or on
-    different days, are several sources.
+    """Source of recalled messages: a conversation, or one place of a long one. Turns of a conversation
+    that lie far apart, or on different days, are several sources.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -234,38 +252,46 @@ class RecalledSource(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     IS_LAST_CONVERSATION_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation. It may be the one that goes on."""
+    """The conversation. It may be the one that continues."""
     title: _builtins.str
     """Its title, or the beginning of its first message while it has none."""
     channel: _builtins.str
     """Its channel."""
     score: _builtins.float
-    """The score of its best message. 0 of a source without messages."""
+    """The score of its best message. 0 for a source without messages."""
     abbreviation: _builtins.str
-    """What the conversation was about, cut where it is long. Stands in the first of the sources of a conversation. Unset where the
-    conversation has none, and of the one that goes on.
+    """The abbreviation of the conversation, cut if it is long, in the first source of each
+    conversation. Unset if the conversation has none, and for the one that continues.
     """
     tokens: _builtins.int
-    """About the tokens that the source takes beside its messages, for its title, place and abbreviation."""
+    """Estimated tokens of the source besides its messages: title, place and abbreviation."""
     is_last_conversation: _builtins.bool
-    """True of the conversation before this one, of which a conversation in its first turns has the abbreviation alone, whatever the
-    message is.
+    """True for the conversation before this one. In its first turns a conversation gets the
+    abbreviation of that conversation, whatever the message is.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When the first of the messages was said. Of a source without messages: when the conversation began."""
+        """The time of the first of its messages. Of a source without messages: when the conversation
+        began.
+        """
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """When the last of them was said. Of a source without messages: when the conversation was last active."""
+        """The time of the last of them. Of a source without messages: when the conversation was last
+        active.
+        """
 
     @_builtins.property
     def turn_range(self) -> _recall_pb2.TurnRange:
-        """The first and the last turn that messages are from; turns between them may be left out. Unset of a source without messages."""
+        """The first and the last turn of its messages; turns between them may be left out. Unset for a
+        source without messages.
+        """
 
     @_builtins.property
     def sequences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The `sequence` of each of its messages, in reading order. The messages themselves stand in `cold`."""
+        """The `sequence` of each of its messages, in reading order. The messages themselves are in
+        `cold`.
+        """
 
     def __init__(
         self,
@@ -292,8 +318,8 @@ Global___RecalledSource: _TypeAlias = RecalledSource  # noqa: Y015
 
 @_typing.final
 class GroupMessage(_message.Message):
-    """What another member of the conversation's group wrote, who is no owner. Nobody vouched for it: it is data, never the user's words
-    and never instructions.
+    """A message that another member of the conversation's group wrote, who is not an owner. Nobody
+    vouched for it: it is data, never the user's words and never instructions.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -304,13 +330,13 @@ class GroupMessage(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     communication_id: _builtins.str
-    """The communication that has it."""
+    """The communication that holds it."""
     party: _builtins.str
     """The member's address."""
     trust: _external_communication_pb2.Trust.ValueType
-    """How far the member is trusted. Blocked members are left out."""
+    """The trust in the member. Messages of blocked members are left out."""
     tokens: _builtins.int
-    """What it takes, estimated at four bytes a token."""
+    """Its tokens, estimated at four bytes each."""
     @_builtins.property
     def message(self) -> _external_communication_pb2.ExternalMessage:
         """The message. Its text is cut to 1,000 characters."""
@@ -334,7 +360,7 @@ Global___GroupMessage: _TypeAlias = GroupMessage  # noqa: Y015
 
 @_typing.final
 class TierAllocation(_message.Message):
-    """How a tier spent its budget."""
+    """Use of a tier's budget."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -347,15 +373,15 @@ class TierAllocation(_message.Message):
     tier: Global___ContextTier.ValueType
     """The tier."""
     budget: _builtins.int
-    """What it might spend, with what was handed down to it."""
+    """Its budget, with what passed to it from the tier before."""
     used: _builtins.int
-    """What it spent."""
+    """The tokens that it used."""
     considered: _builtins.int
-    """How many messages were looked at."""
+    """Number of messages considered."""
     packed: _builtins.int
-    """How many were packed."""
+    """Number of messages packed."""
     note: _builtins.str
-    """Why it was not asked or what went wrong, where that is so."""
+    """Why the tier was not asked or what went wrong, if so."""
     def __init__(
         self,
         *,
@@ -376,7 +402,7 @@ Global___TierAllocation: _TypeAlias = TierAllocation  # noqa: Y015
 
 @_typing.final
 class DroppedMessage(_message.Message):
-    """A message that was looked at and left out."""
+    """A message that was considered and left out."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -393,11 +419,13 @@ class DroppedMessage(_message.Message):
     tier: Global___ContextTier.ValueType
     """The tier that left it out."""
     tokens: _builtins.int
-    """What it would have taken."""
+    """The tokens that it would have used."""
     reason: _builtins.str
-    """Why, in a few words."""
+    """Why it was left out, in a few words."""
     score: _builtins.float
-    """Of a message that was not recalled: the probability that its turn helps to answer the message. 0 for others."""
+    """Of a message that was not recalled: the probability that its turn helps to answer the message.
+    0 for others.
+    """
     def __init__(
         self,
         *,
@@ -430,14 +458,14 @@ class TierTransition(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     from_tier: Global___ContextTier.ValueType
-    """Where it was."""
+    """The tier before."""
     to_tier: Global___ContextTier.ValueType
-    """Where it is."""
+    """The tier since."""
     reason: _builtins.str
-    """Why, in a few words."""
+    """The reason, in a few words."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it happened."""
 
     def __init__(
         self,

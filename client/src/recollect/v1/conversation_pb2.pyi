@@ -22,7 +22,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Party(_message.Message):
-    """Whom a channel's conversation is with, as the channel itself names it. Every field may be unset."""
+    """The other side of a channel's conversation, as the channel itself names it. Every field may be
+    unset.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -32,8 +34,8 @@ class Party(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     CONTACT_NAME_FIELD_NUMBER: _builtins.int
     contact: _builtins.str
-    """The contact on a channel that has contacts: a phone number in digits, an e-mail address in lower case. At most 320
-    characters.
+    """The contact on a channel that has contacts: a phone number in digits, an e-mail address in
+    lower case. At most 320 characters.
     """
     group_id: _builtins.str
     """The group, on a channel that has groups. At most 320 characters."""
@@ -42,8 +44,9 @@ class Party(_message.Message):
     subject: _builtins.str
     """The subject line, on e-mail. At most 998 characters."""
     contact_name: _builtins.str
-    """The display name of the contact, as the channel gave it last ("Hanan"). It is for people: nothing is routed, filtered or
-    trusted by it. At most 256 characters; line breaks and control characters become spaces.
+    """The newest display name of the contact, as the channel gave it ("Hanan"). It is for people:
+    nothing is routed, filtered or trusted by it. At most 256 characters; line breaks and control
+    characters become spaces.
     """
     def __init__(
         self,
@@ -64,7 +67,7 @@ Global___Party: _TypeAlias = Party  # noqa: Y015
 
 @_typing.final
 class NoteRecord(_message.Message):
-    """Who wrote a note of a conversation, and when."""
+    """Writer and time of a note."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -72,14 +75,15 @@ class NoteRecord(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     WRITE_TIME_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
-    """`extractive`: the server's rule; `anthropic` or `openai`: a model behind such an API; `caller`: a caller, as by Rename or
-    RecordAbbreviation; `unknown`: an earlier version wrote it and kept no record. A later version may name others.
+    """`extractive`: the server's offline rules; `anthropic` or `openai`: a model behind such an API;
+    `caller`: a caller, as by Rename or RecordAbbreviation; `unknown`: an earlier version wrote it
+    and kept no record. A later version may name others.
     """
     model: _builtins.str
-    """The id of the model at its API. At most 128 characters. Unset where no model wrote it."""
+    """The id of the model at its API. At most 128 characters. Unset if no model wrote it."""
     @_builtins.property
     def write_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was written. Unset where that was not recorded."""
+        """When it was written. Unset if that was not recorded."""
 
     def __init__(
         self,
@@ -98,7 +102,7 @@ Global___NoteRecord: _TypeAlias = NoteRecord  # noqa: Y015
 
 @_typing.final
 class Notes(_message.Message):
-    """How the notes of a conversation came about."""
+    """Origin of a conversation's notes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -106,16 +110,17 @@ class Notes(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     failure: _builtins.str
-    """Why the server's last try to write notes failed, if nothing was written since: a sentence without anything that was said. It is
-    tried again (setting `sweep_interval`). Only in answers of Get and List: elsewhere it is unset.
+    """Why the server's last attempt to write notes failed, if nothing was written since: a sentence
+    without any text of the conversation. The attempt is repeated (setting `sweep_interval`). Only
+    in responses of Get and List; unset elsewhere.
     """
     @_builtins.property
     def abbreviation(self) -> Global___NoteRecord:
-        """Who wrote the abbreviation. Unset while there is none."""
+        """Writer of the abbreviation. Unset while there is none."""
 
     @_builtins.property
     def title(self) -> Global___NoteRecord:
-        """Who gave the title. Unset while there is none."""
+        """Writer of the title. Unset while there is none."""
 
     def __init__(
         self,
@@ -134,9 +139,9 @@ Global___Notes: _TypeAlias = Notes  # noqa: Y015
 
 @_typing.final
 class Conversation(_message.Message):
-    """What is known of a conversation without reading its messages.
+    """A conversation without its messages.
 
-    There is no state: a conversation is never closed and can be resumed at any time.
+    It has no state: a conversation is never closed and can be resumed at any time.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -162,30 +167,34 @@ class Conversation(_message.Message):
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
-    """The channel it is on: `web`, `whatsapp`, `email`, `discord`, `cli` or any other label of 1 to 32 lower case letters,
-    digits, `_` and `-`, beginning with a letter or digit.
+    """The channel it is on: `web`, `whatsapp`, `email`, `discord`, `cli` or any other label of 1 to
+    32 lower-case letters, digits, `_` and `-`, beginning with a letter or digit.
     """
     title: _builtins.str
-    """What it is called. 1 to 80 characters. Unset until somebody names it or the title is written after the fifth turn."""
+    """The title. 1 to 80 characters. Unset until somebody names it or the server does after the fifth
+    turn.
+    """
     turn_count: _builtins.int
-    """How many turns it has: the number of its newest turn."""
+    """Number of turns: the number of its newest turn."""
     message_count: _builtins.int
-    """How many messages it has."""
+    """Number of messages."""
     abbreviation: _builtins.str
     """The newest abbreviation: meeting notes of some 100 to 200 tokens. Unset until there is one."""
     manually_named: _builtins.bool
     """True once a person named it with Rename: nothing automatic renames it after that."""
     pinned: _builtins.bool
-    """True while it is the one that its channel's new messages join."""
+    """True while it is the conversation that new messages of its place join."""
     model: _builtins.str
-    """The model that answers in it, an alias or an id, as the caller set it. Unset means the caller's default."""
+    """The model that answers in it, an alias or an id, as the caller set it. Unset means the caller's
+    default.
+    """
     cost_total: _builtins.float
     """The sum of its messages' cost in US dollars."""
     compressed_through: _builtins.int
     """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it is about, in kebab-case, most important first. At most 16, each at most 64 characters."""
+        """Topics in kebab-case, most important first. At most 16, each at most 64 characters."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -193,17 +202,20 @@ class Conversation(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """The time of its newest message, or `create_time` while it has none; a time ahead of the server's clock counts as when it
-        arrived. Renaming does not change it. List is ordered by it, and a conversation counts as idle by it.
+        """The time of its newest message, or `create_time` while it has none; a time ahead of the
+        server's clock counts as the time of arrival. Renaming does not change it. It orders List and
+        decides when a conversation counts as idle.
         """
 
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part, in the order given at creation, then senders in the order they first spoke. At most 64 are kept."""
+        """Participants, in the order given at creation, then senders in the order they first spoke. At
+        most 64 are stored.
+        """
 
     @_builtins.property
     def party(self) -> Global___Party:
-        """Whom it is with, on a channel that says so. Unset for the owner alone."""
+        """The other side, on a channel that names one. Unset for the owner alone."""
 
     @_builtins.property
     def usage_total(self) -> _message_pb2.Usage:
@@ -211,7 +223,9 @@ class Conversation(_message.Message):
 
     @_builtins.property
     def notes(self) -> Global___Notes:
-        """How its abbreviation and its title came about. Unset while it has neither and no try to write them failed."""
+        """Origin of its abbreviation and its title. Unset while it has neither and no attempt to write
+        them failed.
+        """
 
     def __init__(
         self,

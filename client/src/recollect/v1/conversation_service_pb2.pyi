@@ -30,26 +30,30 @@ class _AnchorDisposition:
 class _AnchorDispositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnchorDisposition.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ANCHOR_DISPOSITION_UNSPECIFIED: _AnchorDisposition.ValueType  # 0
-    """Not said. A conversation that has anchors is then not deleted: ERROR_REASON_ANCHORS_PRESENT."""
+    """Not specified. A conversation that has anchors is then not deleted:
+    ERROR_REASON_ANCHORS_PRESENT.
+    """
     ANCHOR_DISPOSITION_KEEP: _AnchorDisposition.ValueType  # 1
     """They stay, without the message they came from."""
     ANCHOR_DISPOSITION_DELETE: _AnchorDisposition.ValueType  # 2
-    """They go with it."""
+    """They are deleted with it."""
 
 class AnchorDisposition(_AnchorDisposition, metaclass=_AnchorDispositionEnumTypeWrapper):
-    """What becomes of the anchors that came from a deleted conversation."""
+    """Fate of the anchors that came from a deleted conversation."""
 
 ANCHOR_DISPOSITION_UNSPECIFIED: AnchorDisposition.ValueType  # 0
-"""Not said. A conversation that has anchors is then not deleted: ERROR_REASON_ANCHORS_PRESENT."""
+"""Not specified. A conversation that has anchors is then not deleted:
+ERROR_REASON_ANCHORS_PRESENT.
+"""
 ANCHOR_DISPOSITION_KEEP: AnchorDisposition.ValueType  # 1
 """They stay, without the message they came from."""
 ANCHOR_DISPOSITION_DELETE: AnchorDisposition.ValueType  # 2
-"""They go with it."""
+"""They are deleted with it."""
 Global___AnchorDisposition: _TypeAlias = AnchorDisposition  # noqa: Y015
 
 @_typing.final
 class CreateRequest(_message.Message):
-    """Asks for a new conversation."""
+    """Request for a new conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -65,38 +69,48 @@ class CreateRequest(_message.Message):
     channel: _builtins.str
     """The channel it is on, as in Conversation. Required."""
     model: _builtins.str
-    """The model that answers in it, an alias or an id. At most 128 characters. Unset means the caller's default."""
+    """The model that answers in it, an alias or an id. At most 128 characters. Unset means the
+    caller's default.
+    """
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     pinned: _builtins.bool
-    """What comes in over the channel from `party` joins this conversation: so an agent writes first, and the reply finds its place.
-    It takes the place of the conversation that was pinned there, as `/new` does; that one stays and is not pinned any more.
-    The contact must be an owner's address (see ChannelService): what somebody else answers is a third party's. `party` names the
-    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the `contact` of a direct
-    message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or `discord:thread:…`; on `cli` a `thread_id` of
-    `cli:NAME`, unset for `cli:default`; on any other channel the `contact`. On `email` the `contact` is required, nothing is
-    replaced, and replies are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
+    """Makes inbound messages of `party` on the channel join this conversation, so that an agent can
+    write first and the reply finds its place. It replaces the conversation that was pinned there,
+    as `/new` does; that one stays and is not pinned any more. The contact must be an owner's
+    address (see ChannelService): replies of anybody else are a third party's. `party` names the
+    place in any usual form: on `whatsapp` the `group_id` or the `contact`; on `discord` the
+    `contact` of a direct message, or a `thread_id` of `discord:dm:…`, `discord:channel:…` or
+    `discord:thread:…`; on `cli` a `thread_id` of `cli:NAME`, unset for `cli:default`; on any other
+    channel the `contact`. On `email` the `contact` is required, nothing is replaced, and replies
+    are routed by the Message-ID that the agent's message has in its `metadata`. Not on `web`.
     """
     conversation_id: _builtins.str
-    """The id to keep, for an import: `conv-` and a ULID. One that a conversation has, or whose file is there, fails with
-    ERROR_REASON_CONVERSATION_EXISTS; one that a deleted conversation had is free. With `pinned`, a
-    pinned conversation whose id is newer keeps the place. Unset means a new one.
+    """The id to keep, for an import: `conv-` and a ULID. An id that a conversation has, or whose file
+    exists, fails with ERROR_REASON_CONVERSATION_EXISTS; the id of a deleted conversation is free.
+    With `pinned`, a pinned conversation whose id is newer keeps the place. Unset means a new one.
     """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part. At most 64, each 1 to 256 characters on one line without control characters, none twice. Unset means `user`."""
+        """The participants. At most 64, each 1 to 256 characters on one line without control characters,
+        none twice. Unset means `user`.
+        """
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
-        """Whom it is with, on a channel that says so. Unset for the owner alone."""
+        """The other side, on a channel that names one. Unset for the owner alone."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's clock. Unset means now."""
+        """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
+        clock. Unset means now.
+        """
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The first messages, at most 1000, under the limits and rules of AppendTurnRequest.messages. Unset begins it empty."""
+        """The first messages, at most 1000, under the limits and rules of AppendTurnRequest.messages.
+        Unset begins it empty.
+        """
 
     def __init__(
         self,
@@ -121,7 +135,7 @@ Global___CreateRequest: _TypeAlias = CreateRequest  # noqa: Y015
 
 @_typing.final
 class CreateResponse(_message.Message):
-    """Answers Create."""
+    """Response of Create."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -132,8 +146,8 @@ class CreateResponse(_message.Message):
     duplicate: _builtins.bool
     """True if this `request_id` had begun a conversation before, so that none was begun now."""
     cursor: _builtins.str
-    """The position of the new conversation, its first messages included, in the live updates. Unset if the index could not take it
-    yet.
+    """The position of the new conversation, its first messages included, in the live updates. Unset
+    if the index could not take it yet.
     """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
@@ -141,7 +155,9 @@ class CreateResponse(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The first messages as stored, with sequence, turn number and timestamp. Empty without `CreateRequest.messages`."""
+        """The first messages as stored, with sequence, turn number and timestamp. Empty without
+        `CreateRequest.messages`.
+        """
 
     def __init__(
         self,
@@ -161,7 +177,7 @@ Global___CreateResponse: _TypeAlias = CreateResponse  # noqa: Y015
 
 @_typing.final
 class GetRequest(_message.Message):
-    """Asks for one conversation."""
+    """Request for one conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -183,7 +199,7 @@ Global___GetRequest: _TypeAlias = GetRequest  # noqa: Y015
 
 @_typing.final
 class GetResponse(_message.Message):
-    """Answers Get."""
+    """Response of Get."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -207,7 +223,7 @@ Global___GetResponse: _TypeAlias = GetResponse  # noqa: Y015
 
 @_typing.final
 class ListRequest(_message.Message):
-    """Asks for a page of conversations. Every filter that is set must match."""
+    """Request for a page of conversations. Every filter that is set must match."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -222,15 +238,19 @@ class ListRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     NOTES_FAILED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """How many at the most. 0 means 50; above 500 counts as 500. Not negative."""
+    """Maximum number. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
-    """`next_page_token` of the page before. Unset means the first page. The filters must be those of the page before."""
+    """`next_page_token` of the page before. Unset means the first page. The filters must be those of
+    the page before.
+    """
     pinned: _builtins.bool
     """Pinned or not. Unset means both."""
     query: _builtins.str
     """With this text anywhere in the title, whatever its case. At most 256 characters."""
     notes_failed: _builtins.bool
-    """Those whose notes the server could not write (see Notes.failure), or the others. Unset means both."""
+    """Those whose notes the server could not write (see Notes.failure), or the others. Unset means
+    both.
+    """
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """On any of these channels, at most 64. Unset means all."""
@@ -241,7 +261,9 @@ class ListRequest(_message.Message):
 
     @_builtins.property
     def party(self) -> _conversation_pb2.Party:
-        """With this contact, group, thread and subject: each field that is set must be equal. Unset means all."""
+        """With this contact, group, thread and subject: each field that is set must be equal. Unset means
+        all.
+        """
 
     @_builtins.property
     def updated_after(self) -> _timestamp_pb2.Timestamp:
@@ -249,7 +271,7 @@ class ListRequest(_message.Message):
 
     @_builtins.property
     def updated_before(self) -> _timestamp_pb2.Timestamp:
-        """With `update_time` before this moment. Later than `updated_after` where both are set."""
+        """With `update_time` before this moment. Later than `updated_after` if both are set."""
 
     def __init__(
         self,
@@ -282,18 +304,18 @@ Global___ListRequest: _TypeAlias = ListRequest  # noqa: Y015
 
 @_typing.final
 class ListResponse(_message.Message):
-    """Answers List."""
+    """Response of List."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Unset on the last one."""
+    """Token of the next page. Unset on the last one."""
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_conversation_pb2.Conversation]:
-        """Newest `update_time` first. One that gets a message while the pages are read moves to the front: it may have been seen
-        already, or be missed.
+        """The conversations, newest `update_time` first. One that gets a message while the pages are read
+        moves to the front: a reader may have seen it already, or may miss it.
         """
 
     def __init__(
@@ -312,7 +334,7 @@ Global___ListResponse: _TypeAlias = ListResponse  # noqa: Y015
 
 @_typing.final
 class LoadRequest(_message.Message):
-    """Asks for the newest turns of a conversation."""
+    """Request for the newest turns of a conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -325,23 +347,27 @@ class LoadRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`."""
     channel: _builtins.str
-    """Where to look when `conversation_id` is unset; required then, and the answer is empty where the channel has none. With both
-    set, the conversation must be on this channel.
+    """Where to look when `conversation_id` is unset; required then, and the answer is empty if the
+    channel has none. With both set, the conversation must be on this channel.
     """
     max_turns: _builtins.int
-    """How many turns at the most. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000. Not negative."""
+    """Maximum number of turns. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000.
+    Not negative.
+    """
     max_tokens: _builtins.int
-    """How many tokens at the most, of contents and tool calls, estimated at four bytes each. 0 means 8000 (setting
-    `max_working_tokens`). Not negative. Turns are never cut for it: the newest turn is answered even where it alone is larger,
-    up to the bound of every answer (see LoadResponse.cut_before_sequence).
+    """Maximum number of tokens, of contents and tool calls, estimated at four bytes each. 0 means
+    8000 (setting `max_working_tokens`). Not negative. Turns are never cut for it: the newest turn
+    is answered even if it alone is larger, up to the bound of every answer (see
+    LoadResponse.cut_before_sequence).
     """
     before_turn: _builtins.int
-    """Answers the turns before this one instead of the newest: a page of history. 0 means the newest. Not negative. History
-    shows every turn, those that a summary covers too, and brings no summary.
+    """Returns the turns before this one instead of the newest: a page of history. 0 means the newest.
+    Not negative. History shows every turn, those that a summary covers too, and has no summary.
     """
     before_sequence: _builtins.int
-    """Answers the messages before this line, the end of a turn that was cut first (see LoadResponse.cut_before_sequence): else as
-    `before_turn`, and with both set what is before both. 0 means no bound. Not negative.
+    """Returns the messages before this line: the beginning of a turn whose end was answered first
+    (see LoadResponse.cut_before_sequence). Otherwise as `before_turn`, and with both set what is
+    before both. 0 means no bound. Not negative.
     """
     def __init__(
         self,
@@ -363,7 +389,7 @@ Global___LoadRequest: _TypeAlias = LoadRequest  # noqa: Y015
 
 @_typing.final
 class LoadResponse(_message.Message):
-    """Answers Load."""
+    """Response of Load."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -374,14 +400,21 @@ class LoadResponse(_message.Message):
     DAMAGED_LINES_FIELD_NUMBER: _builtins.int
     CUT_BEFORE_SEQUENCE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """True if older messages exist than those answered, whether a summary covers them or not. Ask with `before_turn`."""
+    """True if older messages exist than those answered, whether a summary covers them or not. Ask
+    with `before_turn`.
+    """
     compression_summary: _builtins.str
-    """What stands for the turns up to `conversation.compressed_through`. Unset if nothing was compressed."""
+    """The summary that replaces the turns up to `conversation.compressed_through`. Unset if nothing
+    was compressed.
+    """
     damaged_lines: _builtins.int
-    """How many lines of the transcript in the answered range were damaged and left out. 0 is what is normal."""
+    """Number of damaged lines of the transcript in the answered range, which are left out. Normally
+    0.
+    """
     cut_before_sequence: _builtins.int
-    """Set where one turn alone is larger than an answer may be (see ConversationService), so that only its last messages are here:
-    ask with it as `before_sequence` for those before them. 0 where every turn is whole.
+    """Set if a single turn is larger than an answer may be (see ConversationService), so that only
+    its last messages are here: ask with it as `before_sequence` for those before them. 0 if every
+    turn is whole.
     """
     @_builtins.property
     def conversation(self) -> _conversation_pb2.Conversation:
@@ -389,8 +422,9 @@ class LoadResponse(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """Whole turns, oldest first (by turn, then by sequence), unless `cut_before_sequence` is set. Without `before_turn` only those
-        after the turns that `compression_summary` covers; a message that joined a covered turn late is in the history alone.
+        """Whole turns, oldest first (by turn, then by sequence), unless `cut_before_sequence` is set.
+        Without `before_turn` only those after the turns that `compression_summary` covers; a message
+        that joined a covered turn late is in the history only.
         """
 
     def __init__(
@@ -413,7 +447,7 @@ Global___LoadResponse: _TypeAlias = LoadResponse  # noqa: Y015
 
 @_typing.final
 class AppendTurnRequest(_message.Message):
-    """Asks to append messages."""
+    """Request to append messages."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -429,22 +463,24 @@ class AppendTurnRequest(_message.Message):
     """Makes the call exactly-once (see ConversationService)."""
     expected_turn: _builtins.int
     """Writes only if this is the conversation's newest turn (0: it has none yet), else fails with
-    ERROR_REASON_TURN_OUT_OF_DATE. Unset writes in any case. Not negative. Not part of the payload that `request_id` names.
+    ERROR_REASON_TURN_OUT_OF_DATE. Unset writes in any case. Not negative. Not part of the payload
+    that `request_id` names.
     """
     draft_id: _builtins.str
-    """The draft that these messages complete (see PublishDelta): subscribers drop it when they see them. At most 128
-    characters.
+    """The draft that these messages complete (see PublishDelta): subscribers drop it when they see
+    them. At most 128 characters.
     """
     in_reply_to_turn: _builtins.int
-    """The turn that these messages answer, where a newer one was opened meanwhile: the assistant messages belong to it, and a tool
-    result answers a call of it before one of another turn. From 1 to the newest turn; not with user messages. Unset means the
-    newest turn.
+    """The turn that these messages answer, if a newer one was opened meanwhile: the assistant
+    messages belong to it, and a tool result answers a call of it before one of another turn. From
+    1 to the newest turn; not with user messages. Unset means the newest turn.
     """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """1 to 1000 messages, together at most 8 MiB (setting `max_batch_bytes`): one agent run's user message, tool calls, tool
-        results and answer. All are stored, next to each other, or none. A user message opens a turn, an assistant message belongs to
-        the newest one (but see `in_reply_to_turn`), and a tool result to the turn of its call (see Message.tool_call_id).
+        """1 to 1000 messages, together at most 8 MiB (setting `max_batch_bytes`): one agent run's user
+        message, tool calls, tool results and answer. All are stored, next to each other, or none. A
+        user message opens a turn, an assistant message belongs to the newest one (but see
+        `in_reply_to_turn`), and a tool result to the turn of its call (see Message.tool_call_id).
         """
 
     def __init__(
@@ -474,8 +510,9 @@ Global___AppendTurnRequest: _TypeAlias = AppendTurnRequest  # noqa: Y015
 
 @_typing.final
 class AppendTurnResponse(_message.Message):
-    """Answers AppendTurn. A repeated request is answered with what the first one stored, but for lines that were damaged since. The
-    answer holds the messages again: a client that appends batches of more than 4 MiB must take answers as large.
+    """Response of AppendTurn. A repeated request is answered with what the first one stored, except for
+    lines that were damaged since. The answer holds the messages again: a client that appends batches
+    of more than 4 MiB must accept answers as large.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -518,7 +555,7 @@ Global___AppendTurnResponse: _TypeAlias = AppendTurnResponse  # noqa: Y015
 
 @_typing.final
 class StreamUpdatesRequest(_message.Message):
-    """Asks for live updates."""
+    """Request for live updates."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -531,26 +568,29 @@ class StreamUpdatesRequest(_message.Message):
     LOAD_CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     LIST_CHANNELS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """The cursor of the last update seen. Unset means: begin with a snapshot. Where the log no longer reaches back to it
-    (settings `update_retention` and `max_updates`), or not up to it, or the index was rebuilt since, or is a copy that was put
-    in its place, the stream begins with a snapshot that is marked `reset`.
+    """The cursor of the last update seen. Unset begins with a snapshot. If the log no longer reaches
+    back to it (settings `update_retention` and `max_updates`), or not up to it, or the index was
+    rebuilt since, or replaced by a copy, the stream begins with a snapshot that is marked `reset`.
     """
     max_turns: _builtins.int
-    """How many turns of the newest conversation the snapshot holds. 0 means 20 (setting `max_working_turns`); above 1000 counts as
-    1000. Not negative.
+    """Number of turns of the newest conversation in the snapshot. 0 means 20 (setting
+    `max_working_turns`); above 1000 counts as 1000. Not negative.
     """
     max_batch: _builtins.int
-    """How many updates one element of the stream may hold, where several are waiting (see `following`). 0 means 1; above 1000
-    counts as 1000. Not negative. Whoever asks for more falls behind later and catches up sooner: an element costs some 0.4 ms
-    however many updates it holds, so whoever may have missed many asks for 1000, as the Python client does.
+    """Maximum number of updates in one element of the stream, if several are waiting (see
+    `following`). 0 means 1; above 1000 counts as 1000. Not negative. Larger batches fall behind
+    later and catch up sooner: an element costs some 0.4 ms however many updates it holds. A
+    subscriber that may have missed many should ask for 1000, as the Python client does.
     """
     load_channel: _builtins.str
-    """The snapshot loads the newest conversation on this channel, instead of the newest of all. One of `channels` where these are
-    set; not with `load_conversation_id`. Which updates follow does not depend on it.
+    """Makes the snapshot load the newest conversation on this channel, instead of the newest of all.
+    One of `channels` if these are set; not with `load_conversation_id`. It does not change which
+    updates follow.
     """
     load_conversation_id: _builtins.str
-    """The snapshot loads this conversation, instead of the newest. One of `conversation_ids` where these are set. If there is none of
-    this id that the filters choose: ERROR_REASON_CONVERSATION_NOT_FOUND; a snapshot that is marked `reset` then loads none.
+    """Makes the snapshot load this conversation, instead of the newest. One of `conversation_ids` if
+    these are set. If no conversation with this id passes the filters:
+    ERROR_REASON_CONVERSATION_NOT_FOUND; a snapshot that is marked `reset` then loads none.
     """
     @_builtins.property
     def conversation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -562,8 +602,9 @@ class StreamUpdatesRequest(_message.Message):
 
     @_builtins.property
     def list_channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The snapshot lists conversations on these channels alone, at most 64, each one of `channels` where these are set. Unset lists
-        all that the filters choose. Which updates follow does not depend on it.
+        """Makes the snapshot list conversations on these channels only, at most 64, each one of
+        `channels` if these are set. Unset lists all that pass the filters. It does not change which
+        updates follow.
         """
 
     def __init__(
@@ -588,8 +629,8 @@ Global___StreamUpdatesRequest: _TypeAlias = StreamUpdatesRequest  # noqa: Y015
 
 @_typing.final
 class StreamUpdatesResponse(_message.Message):
-    """One element of the stream. A heartbeat comes when nothing else did for a while (setting `heartbeat`), and to those who
-    came with a cursor once they have what they missed.
+    """One element of the stream. A heartbeat is sent after a quiet interval (setting `heartbeat`), and
+    to subscribers that came with a cursor once they have what they missed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -598,11 +639,13 @@ class StreamUpdatesResponse(_message.Message):
     FOLLOWING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def update(self) -> _update_pb2.Update:
-        """What happened."""
+        """The update."""
 
     @_builtins.property
     def following(self) -> _containers.RepeatedCompositeFieldContainer[_update_pb2.Update]:
-        """What happened after it, in order, as if each came in an element of its own. Empty unless `max_batch` asks for it."""
+        """The updates after it, in order, as if each came in an element of its own. Empty unless
+        `max_batch` asks for it.
+        """
 
     def __init__(
         self,
@@ -620,7 +663,7 @@ Global___StreamUpdatesResponse: _TypeAlias = StreamUpdatesResponse  # noqa: Y015
 
 @_typing.final
 class PublishDeltaRequest(_message.Message):
-    """Passes on the text of an unfinished answer."""
+    """Request to pass on the text of an unfinished answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -632,19 +675,23 @@ class PublishDeltaRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     draft_id: _builtins.str
-    """The caller's id of this draft, unique in its conversation. 1 to 128 characters. Required. One that AppendTurn completed
-    is refused.
+    """The caller's id of this draft, unique in its conversation. 1 to 128 characters. Required. A
+    draft that AppendTurn completed is refused.
     """
     offset: _builtins.int
-    """How many characters (Unicode code points) of the draft come before `text`: a part sent twice is told by it. Not
-    negative. A gap is refused, and so is other text than the draft has there; but 0 with other text begins anew.
+    """How many characters (Unicode code points) of the draft come before `text`; it identifies a part
+    that is sent twice. Not negative. A gap is refused, and so is other text than the draft has
+    there; but 0 with other text starts over.
     """
     text: _builtins.str
-    """The next part of the text. May be empty with `done`. The draft may be as long as a message (setting
-    `max_message_bytes`, in characters). One that nothing is added to for a minute (setting `draft_timeout`) is dropped.
+    """The next part of the text. May be empty with `done`. The draft may be as long as a message
+    (setting `max_message_bytes`, in characters). A draft that does not grow for a minute (setting
+    `draft_timeout`) is dropped.
     """
     done: _builtins.bool
-    """True with the last part. The messages themselves are stored by AppendTurn with the same `draft_id`."""
+    """True with the last part. The messages themselves are stored by AppendTurn with the same
+    `draft_id`.
+    """
     def __init__(
         self,
         *,
@@ -664,7 +711,7 @@ Global___PublishDeltaRequest: _TypeAlias = PublishDeltaRequest  # noqa: Y015
 
 @_typing.final
 class PublishDeltaResponse(_message.Message):
-    """Answers PublishDelta: nothing to say."""
+    """Response of PublishDelta, empty."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -681,7 +728,7 @@ Global___PublishDeltaResponse: _TypeAlias = PublishDeltaResponse  # noqa: Y015
 
 @_typing.final
 class SwitchRequest(_message.Message):
-    """Asks to leave one conversation for another."""
+    """Request to leave one conversation for another."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -690,15 +737,19 @@ class SwitchRequest(_message.Message):
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     from_conversation_id: _builtins.str
-    """The conversation that is left; its abbreviation is queued, unless it is the one to load. Unset if none is left: then the other
-    is required.
+    """The conversation to leave; its abbreviation is queued, unless it is the one to load. Unset if
+    none is left: then the other is required.
     """
     to_conversation_id: _builtins.str
-    """The one to load. Unset loads none: a new one begins with Create, before its first message."""
+    """The conversation to load. Unset loads none: a new one begins with Create, before its first
+    message.
+    """
     max_turns: _builtins.int
     """As in LoadRequest."""
     request_id: _builtins.str
-    """Makes the call exactly-once (see ConversationService). Repeating a Switch without one does no harm either."""
+    """Makes the call exactly-once (see ConversationService). Repeating a Switch without one is
+    harmless too.
+    """
     def __init__(
         self,
         *,
@@ -717,7 +768,7 @@ Global___SwitchRequest: _TypeAlias = SwitchRequest  # noqa: Y015
 
 @_typing.final
 class SwitchResponse(_message.Message):
-    """Answers Switch, as Load does now: a repeated request too."""
+    """Response of Switch, as Load answers now: for a repeated request too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -763,7 +814,7 @@ Global___SwitchResponse: _TypeAlias = SwitchResponse  # noqa: Y015
 
 @_typing.final
 class RenameRequest(_message.Message):
-    """Asks to name a conversation."""
+    """Request to name a conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -777,20 +828,24 @@ class RenameRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     title: _builtins.str
-    """1 to 80 characters, not only spaces, on one line. Spaces around it are cut."""
+    """1 to 80 characters, not only spaces, on one line. Surrounding spaces are removed."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     automatic: _builtins.bool
-    """Names it as the server itself does, for an import: a name that was given by hand stands, with its topics, and the server may
-    find another one later. Unset names it by hand, for good.
+    """Names it as the server itself does, for an import: a name that was given by hand stays, with
+    its topics, and the server may choose another one later. Unset names it by hand, for good.
     """
     writer: _builtins.str
-    """Who gave the title, only with `automatic`: a writer that NoteRecord names. Unset means `unknown`."""
+    """The writer of the title, only with `automatic`: one that NoteRecord names. Unset means
+    `unknown`.
+    """
     writer_model: _builtins.str
-    """The model that gave it, only with `writer`. At most 128 characters."""
+    """The model that wrote it, only with `writer`. At most 128 characters."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it is about, only with `automatic`: at most 16, each in kebab-case as in Conversation. Unset keeps those that it has."""
+        """Its topics, only with `automatic`: at most 16, each in kebab-case as in Conversation. Unset
+        keeps those that it has.
+        """
 
     def __init__(
         self,
@@ -813,7 +868,7 @@ Global___RenameRequest: _TypeAlias = RenameRequest  # noqa: Y015
 
 @_typing.final
 class RenameResponse(_message.Message):
-    """Answers Rename."""
+    """Response of Rename."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -837,7 +892,7 @@ Global___RenameResponse: _TypeAlias = RenameResponse  # noqa: Y015
 
 @_typing.final
 class SetModelRequest(_message.Message):
-    """Asks to set a conversation's model."""
+    """Request to set a conversation's model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -847,7 +902,7 @@ class SetModelRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     model: _builtins.str
-    """An alias or an id, at most 128 characters. Empty means the caller's default again."""
+    """An alias or an id, at most 128 characters. Empty restores the caller's default."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(
@@ -867,7 +922,7 @@ Global___SetModelRequest: _TypeAlias = SetModelRequest  # noqa: Y015
 
 @_typing.final
 class SetModelResponse(_message.Message):
-    """Answers SetModel."""
+    """Response of SetModel."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -891,7 +946,7 @@ Global___SetModelResponse: _TypeAlias = SetModelResponse  # noqa: Y015
 
 @_typing.final
 class RecordCompressionRequest(_message.Message):
-    """Asks to record a compression."""
+    """Request to record a compression."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -902,11 +957,11 @@ class RecordCompressionRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     compressed_through: _builtins.int
-    """The last turn that the summary covers. From 1 to the conversation's newest turn, and not before what an earlier
-    summary covers.
+    """The last turn that the summary covers. From 1 to the conversation's newest turn, and not before
+    the last turn that an earlier summary covers.
     """
     summary: _builtins.str
-    """What stands for those turns from now on. Not only spaces. At most 1 MiB."""
+    """The summary that replaces those turns from now on. Not only spaces. At most 1 MiB."""
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(
@@ -927,7 +982,7 @@ Global___RecordCompressionRequest: _TypeAlias = RecordCompressionRequest  # noqa
 
 @_typing.final
 class RecordCompressionResponse(_message.Message):
-    """Answers RecordCompression."""
+    """Response of RecordCompression."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -951,7 +1006,7 @@ Global___RecordCompressionResponse: _TypeAlias = RecordCompressionResponse  # no
 
 @_typing.final
 class RecordAbbreviationRequest(_message.Message):
-    """Asks to record an abbreviation."""
+    """Request to record an abbreviation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -964,16 +1019,18 @@ class RecordAbbreviationRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     text: _builtins.str
-    """Meeting notes, best of 100 to 200 tokens: entities, decisions, open questions, outcomes. Not only spaces. At most 16 KiB."""
+    """Meeting notes, best of 100 to 200 tokens: entities, decisions, open questions, outcomes. Not
+    only spaces. At most 16 KiB.
+    """
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     writer: _builtins.str
-    """Who wrote them, for an import: a writer that NoteRecord names. Unset means `caller`."""
+    """The writer of the notes, for an import: one that NoteRecord names. Unset means `caller`."""
     writer_model: _builtins.str
     """The model that wrote them, only with `writer`. At most 128 characters."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What the conversation is about, in kebab-case. At most 16, each at most 64 characters. Unset keeps the topics it has."""
+        """Topics in kebab-case. At most 16, each at most 64 characters. Unset keeps the topics it has."""
 
     def __init__(
         self,
@@ -995,7 +1052,7 @@ Global___RecordAbbreviationRequest: _TypeAlias = RecordAbbreviationRequest  # no
 
 @_typing.final
 class RecordAbbreviationResponse(_message.Message):
-    """Answers RecordAbbreviation."""
+    """Response of RecordAbbreviation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1019,7 +1076,9 @@ Global___RecordAbbreviationResponse: _TypeAlias = RecordAbbreviationResponse  # 
 
 @_typing.final
 class RegenerateNotesRequest(_message.Message):
-    """Asks for notes anew. Every filter that is set must match; one of them, or `all`, is required."""
+    """Request to write notes again. Every filter that is set must match; one of them, or `all`, is
+    required.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1035,11 +1094,11 @@ class RegenerateNotesRequest(_message.Message):
     conversation_id: _builtins.str
     """This conversation: `conv-` and a ULID. Unset means any."""
     all: _builtins.bool
-    """Chooses every conversation, where no filter is set."""
+    """Selects every conversation, if no filter is set."""
     dry_run: _builtins.bool
     """Counts, and queues nothing."""
     request_id: _builtins.str
-    """Makes the call exactly-once (see ConversationService), for as long as the index stands."""
+    """Makes the call exactly-once (see ConversationService), for as long as the index exists."""
     @_builtins.property
     def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """On any of these channels, at most 64. Unset means all."""
@@ -1050,8 +1109,8 @@ class RegenerateNotesRequest(_message.Message):
 
     @_builtins.property
     def writers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Whose abbreviation one of these wrote, at most 8, each a writer that NoteRecord names. Unset means any but `caller`: a caller's
-        notes are replaced only where this names it.
+        """With an abbreviation by one of these writers, at most 8, each one that NoteRecord names. Unset
+        means any but `caller`: a caller's notes are replaced only if this names it.
         """
 
     @_builtins.property
@@ -1060,7 +1119,7 @@ class RegenerateNotesRequest(_message.Message):
 
     @_builtins.property
     def updated_before(self) -> _timestamp_pb2.Timestamp:
-        """With `update_time` before this moment. Later than `updated_after` where both are set."""
+        """With `update_time` before this moment. Later than `updated_after` if both are set."""
 
     def __init__(
         self,
@@ -1085,17 +1144,19 @@ Global___RegenerateNotesRequest: _TypeAlias = RegenerateNotesRequest  # noqa: Y0
 
 @_typing.final
 class RegenerateNotesResponse(_message.Message):
-    """Answers RegenerateNotes."""
+    """Response of RegenerateNotes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUED_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     queued: _builtins.int
-    """How many conversations are queued, or would be. Those without an abbreviation are not counted: they wait for their first notes."""
+    """Number of conversations that are queued, or would be. Those without an abbreviation are not
+    counted: they wait for their first notes.
+    """
     kept: _builtins.int
-    """How many others match and keep their notes: those of other `writers`, and those of models and callers where the server writes by
-    a rule.
+    """Number of other matching conversations, which keep their notes: those of other `writers`, and
+    those of models and callers if the server writes by offline rules.
     """
     def __init__(
         self,
@@ -1113,7 +1174,7 @@ Global___RegenerateNotesResponse: _TypeAlias = RegenerateNotesResponse  # noqa: 
 
 @_typing.final
 class DeleteRequest(_message.Message):
-    """Asks to delete a conversation."""
+    """Request to delete a conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1124,11 +1185,13 @@ class DeleteRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Required."""
     request_id: _builtins.str
-    """Makes the call exactly-once (see ConversationService): the receipt is answered again while the index stands."""
+    """Makes the call exactly-once (see ConversationService): the receipt is answered again for as
+    long as the index exists.
+    """
     anchors: Global___AnchorDisposition.ValueType
-    """What becomes of the anchors that came from it. Needed where there are any."""
+    """Whether to keep or delete the anchors that came from it. Required if there are any."""
     force: _builtins.bool
-    """Deletes a pinned conversation too. One that is not pinned needs none."""
+    """Deletes a pinned conversation too. Not needed for others."""
     def __init__(
         self,
         *,
@@ -1154,11 +1217,12 @@ class RemovedFrom(_message.Message):
     PLACE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     place: _builtins.str
-    """The place: `transcript`, `torn_tail` (what a crash had left at its end), `conversations`, `messages`, `search_terms`, `updates`,
-    `requests`, `vectors`, `anchors`. A later version may name others.
+    """The place: `transcript`, `torn_tail` (an incomplete write that a crash left at its end),
+    `conversations`, `messages`, `search_terms`, `updates`, `requests`, `vectors`, `anchors`. A
+    later version may name others.
     """
     count: _builtins.int
-    """How many entries were there (for `transcript` and `torn_tail`: bytes)."""
+    """Number of entries that were there (for `transcript` and `torn_tail`: bytes)."""
     def __init__(
         self,
         *,
@@ -1175,7 +1239,7 @@ Global___RemovedFrom: _TypeAlias = RemovedFrom  # noqa: Y015
 
 @_typing.final
 class DeleteResponse(_message.Message):
-    """Answers Delete: the receipt."""
+    """Response of Delete: the receipt."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1183,14 +1247,16 @@ class DeleteResponse(_message.Message):
     REMOVED_FIELD_NUMBER: _builtins.int
     DELETE_TIME_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation that is gone."""
+    """The conversation that was deleted."""
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemovedFrom]:
-        """Every place that it was removed from. Its text is overwritten there, not only unlinked from the index."""
+        """Every place that it was removed from. Its text is overwritten there, not only unlinked from the
+        index.
+        """
 
     @_builtins.property
     def delete_time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it was deleted."""
 
     def __init__(
         self,

@@ -26,19 +26,22 @@ if _version_not_supported:
 
 
 class ConversationServiceStub(object):
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel):
@@ -120,127 +123,139 @@ class ConversationServiceStub(object):
 
 
 class ConversationServiceServicer(object):
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     def Create(self, request, context):
-        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
-        its abbreviation.
+        """Begin a conversation. First messages in the request are stored in the same write: all of it is
+        stored, or nothing. Without them the first message may follow at any time. Creating leaves no
+        other conversation: Switch declares that one is left, and queues its abbreviation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Get(self, request, context):
-        """What is known of one conversation, without its messages.
+        """Return one conversation without its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """The conversations that match all filters, newest `update_time` first, in pages.
+        """List the conversations that match all filters, newest `update_time` first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Load(self, request, context):
-        """The working context of a conversation: its newest turns within two limits, whichever is reached first.
+        """Return the working context of a conversation: its newest turns within two limits, whichever is
+        reached first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AppendTurn(self, request, context):
-        """Appends messages, all or none, on the disk before the answer.
+        """Append messages, all or none, on disk before the answer.
 
-        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
-        ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
-        4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
+        A pinned conversation accepts messages of its own channel only: a message with another
+        `channel` is refused with ERROR_REASON_CONVERSATION_READ_ONLY. Unset means the conversation's
+        own, so an agent answers anywhere. A conversation that has 4,194,303 lines, of messages and
+        events, accepts no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamUpdates(self, request, context):
-        """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+        """Stream live updates: first a snapshot (or, with a cursor, the missed updates), then every
+        update, in order, without gaps.
 
-        So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
-        sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+        The number of streams is limited (setting `max_subscribers`):
+        ERROR_REASON_TOO_MANY_SUBSCRIBERS. A subscriber that does not read for some seconds is
+        disconnected; it resumes with its cursor. A server that stops ends its streams with
+        UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PublishDelta(self, request, context):
-        """The text of an answer that is still being written, passed on to subscribers and never stored.
+        """Pass on the text of an answer that is still being written to subscribers. It is never stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Switch(self, request, context):
-        """Leaves one conversation, which queues its abbreviation, and loads another.
+        """Leave one conversation, which queues its abbreviation, and load another.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Rename(self, request, context):
-        """Names a conversation by hand, for good: nothing automatic renames it after that.
+        """Name a conversation by hand, for good: nothing automatic renames it after that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetModel(self, request, context):
-        """Sets the model that answers in a conversation.
+        """Set the model that answers in a conversation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordCompression(self, request, context):
-        """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes.
+        """Record that the agent compressed its working context. Nothing is indexed because of it, and no
+        message changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordAbbreviation(self, request, context):
-        """Records meeting notes that the caller wrote itself, in place of those that the server would write.
+        """Record meeting notes that the caller wrote itself, in place of those that the server would
+        write.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegenerateNotes(self, request, context):
-        """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
-        They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
-        never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
-        remembered for as long as the index stands.
+        """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
+        unless a caller gave it. They are written in the background, after the notes of conversations
+        that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
+        or of a caller. While the server writes no notes, they wait. The queue is remembered for as
+        long as the index exists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        """Delete a conversation for good, its text from every file of the service, and list the places it
+        was removed from. If it has anchors, the request must say whether to keep or delete them: else
+        ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
         ERROR_REASON_CONVERSATION_PINNED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -329,19 +344,22 @@ def add_ConversationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConversationService(object):
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     @staticmethod

@@ -27,19 +27,22 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ConversationServiceStub:
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     @_typing.overload
@@ -47,133 +50,163 @@ class ConversationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ConversationServiceAsyncStub: ...
     Create: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]
-    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
-    its abbreviation.
+    """Begin a conversation. First messages in the request are stored in the same write: all of it is
+    stored, or nothing. Without them the first message may follow at any time. Creating leaves no
+    other conversation: Switch declares that one is left, and queues its abbreviation.
     """
     Get: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]
-    """What is known of one conversation, without its messages."""
+    """Return one conversation without its messages."""
     List: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]
-    """The conversations that match all filters, newest `update_time` first, in pages."""
+    """List the conversations that match all filters, newest `update_time` first, in pages."""
     Load: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.LoadRequest, _conversation_service_pb2.LoadResponse]
-    """The working context of a conversation: its newest turns within two limits, whichever is reached first."""
+    """Return the working context of a conversation: its newest turns within two limits, whichever is
+    reached first.
+    """
     AppendTurn: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]
-    """Appends messages, all or none, on the disk before the answer.
+    """Append messages, all or none, on disk before the answer.
 
-    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
-    ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
-    4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
+    A pinned conversation accepts messages of its own channel only: a message with another
+    `channel` is refused with ERROR_REASON_CONVERSATION_READ_ONLY. Unset means the conversation's
+    own, so an agent answers anywhere. A conversation that has 4,194,303 lines, of messages and
+    events, accepts no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
     """
     StreamUpdates: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]
-    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+    """Stream live updates: first a snapshot (or, with a cursor, the missed updates), then every
+    update, in order, without gaps.
 
-    So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
-    sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+    The number of streams is limited (setting `max_subscribers`):
+    ERROR_REASON_TOO_MANY_SUBSCRIBERS. A subscriber that does not read for some seconds is
+    disconnected; it resumes with its cursor. A server that stops ends its streams with
+    UNAVAILABLE.
     """
     PublishDelta: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]
-    """The text of an answer that is still being written, passed on to subscribers and never stored."""
+    """Pass on the text of an answer that is still being written to subscribers. It is never stored."""
     Switch: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SwitchRequest, _conversation_service_pb2.SwitchResponse]
-    """Leaves one conversation, which queues its abbreviation, and loads another."""
+    """Leave one conversation, which queues its abbreviation, and load another."""
     Rename: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RenameRequest, _conversation_service_pb2.RenameResponse]
-    """Names a conversation by hand, for good: nothing automatic renames it after that."""
+    """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]
-    """Sets the model that answers in a conversation."""
+    """Set the model that answers in a conversation."""
     RecordCompression: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordCompressionRequest, _conversation_service_pb2.RecordCompressionResponse]
-    """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes."""
+    """Record that the agent compressed its working context. Nothing is indexed because of it, and no
+    message changes.
+    """
     RecordAbbreviation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]
-    """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+    """Record meeting notes that the caller wrote itself, in place of those that the server would
+    write.
+    """
     RegenerateNotes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]
-    """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
-    They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
-    never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
-    remembered for as long as the index stands.
+    """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
+    unless a caller gave it. They are written in the background, after the notes of conversations
+    that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
+    or of a caller. While the server writes no notes, they wait. The queue is remembered for as
+    long as the index exists.
     """
     Delete: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]
-    """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    """Delete a conversation for good, its text from every file of the service, and list the places it
+    was removed from. If it has anchors, the request must say whether to keep or delete them: else
+    ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
     """
 
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Create: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateRequest, _conversation_service_pb2.CreateResponse]  # type: ignore[assignment]
-    """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-    Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
-    its abbreviation.
+    """Begin a conversation. First messages in the request are stored in the same write: all of it is
+    stored, or nothing. Without them the first message may follow at any time. Creating leaves no
+    other conversation: Switch declares that one is left, and queues its abbreviation.
     """
     Get: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetRequest, _conversation_service_pb2.GetResponse]  # type: ignore[assignment]
-    """What is known of one conversation, without its messages."""
+    """Return one conversation without its messages."""
     List: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRequest, _conversation_service_pb2.ListResponse]  # type: ignore[assignment]
-    """The conversations that match all filters, newest `update_time` first, in pages."""
+    """List the conversations that match all filters, newest `update_time` first, in pages."""
     Load: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.LoadRequest, _conversation_service_pb2.LoadResponse]  # type: ignore[assignment]
-    """The working context of a conversation: its newest turns within two limits, whichever is reached first."""
+    """Return the working context of a conversation: its newest turns within two limits, whichever is
+    reached first.
+    """
     AppendTurn: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendTurnRequest, _conversation_service_pb2.AppendTurnResponse]  # type: ignore[assignment]
-    """Appends messages, all or none, on the disk before the answer.
+    """Append messages, all or none, on disk before the answer.
 
-    A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
-    ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
-    4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
+    A pinned conversation accepts messages of its own channel only: a message with another
+    `channel` is refused with ERROR_REASON_CONVERSATION_READ_ONLY. Unset means the conversation's
+    own, so an agent answers anywhere. A conversation that has 4,194,303 lines, of messages and
+    events, accepts no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
     """
     StreamUpdates: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.StreamUpdatesRequest, _conversation_service_pb2.StreamUpdatesResponse]  # type: ignore[assignment]
-    """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+    """Stream live updates: first a snapshot (or, with a cursor, the missed updates), then every
+    update, in order, without gaps.
 
-    So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
-    sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+    The number of streams is limited (setting `max_subscribers`):
+    ERROR_REASON_TOO_MANY_SUBSCRIBERS. A subscriber that does not read for some seconds is
+    disconnected; it resumes with its cursor. A server that stops ends its streams with
+    UNAVAILABLE.
     """
     PublishDelta: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PublishDeltaRequest, _conversation_service_pb2.PublishDeltaResponse]  # type: ignore[assignment]
-    """The text of an answer that is still being written, passed on to subscribers and never stored."""
+    """Pass on the text of an answer that is still being written to subscribers. It is never stored."""
     Switch: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SwitchRequest, _conversation_service_pb2.SwitchResponse]  # type: ignore[assignment]
-    """Leaves one conversation, which queues its abbreviation, and loads another."""
+    """Leave one conversation, which queues its abbreviation, and load another."""
     Rename: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RenameRequest, _conversation_service_pb2.RenameResponse]  # type: ignore[assignment]
-    """Names a conversation by hand, for good: nothing automatic renames it after that."""
+    """Name a conversation by hand, for good: nothing automatic renames it after that."""
     SetModel: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetModelRequest, _conversation_service_pb2.SetModelResponse]  # type: ignore[assignment]
-    """Sets the model that answers in a conversation."""
+    """Set the model that answers in a conversation."""
     RecordCompression: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordCompressionRequest, _conversation_service_pb2.RecordCompressionResponse]  # type: ignore[assignment]
-    """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes."""
+    """Record that the agent compressed its working context. Nothing is indexed because of it, and no
+    message changes.
+    """
     RecordAbbreviation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RecordAbbreviationRequest, _conversation_service_pb2.RecordAbbreviationResponse]  # type: ignore[assignment]
-    """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+    """Record meeting notes that the caller wrote itself, in place of those that the server would
+    write.
+    """
     RegenerateNotes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]  # type: ignore[assignment]
-    """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
-    They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
-    never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
-    remembered for as long as the index stands.
+    """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
+    unless a caller gave it. They are written in the background, after the notes of conversations
+    that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
+    or of a caller. While the server writes no notes, they wait. The queue is remembered for as
+    long as the index exists.
     """
     Delete: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteRequest, _conversation_service_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-    on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+    """Delete a conversation for good, its text from every file of the service, and list the places it
+    was removed from. If it has anchors, the request must say whether to keep or delete them: else
+    ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
     ERROR_REASON_CONVERSATION_PINNED.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps conversations and streams them live.
+    """Stores conversations and streams them live.
 
-    Acknowledged means durable: an answered write is on the disk. Acknowledged means searchable by keyword, at once.
+    Acknowledged means durable: an acknowledged write is on disk. Acknowledged also means searchable
+    by keyword, at once.
 
-    About `request_id`: every request that changes something may bring one, 1 to 128 printable ASCII characters without
-    spaces. The same id with the same payload is answered as it was the first time and stores nothing more, across restarts
-    and for as long as the conversation exists; with another payload it fails with ERROR_REASON_REQUEST_ID_REUSED. One id
-    names one request of the whole service, whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of
-    its own; what Switch and Delete did is remembered for as long as the index stands.)
+    About `request_id`: every request that changes something may carry one, 1 to 128 printable ASCII
+    characters without spaces. The same id with the same payload gets the first answer and stores
+    nothing more, across restarts and for as long as the conversation exists; with another payload it
+    fails with ERROR_REASON_REQUEST_ID_REUSED. One id names one request of the whole service,
+    whatever its RPC. Without an id every call is a new one. (PublishDelta has a key of its own; the
+    outcomes of Switch and Delete are remembered for as long as the index exists.)
 
-    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by default), messages counted as they are
-    stored; an answer always has at least one item, even one that is larger. `has_more` or the page token says that there is more.
-    A client that takes fewer bytes asks for fewer items.
+    About size: the items of an answer have `max_answer_bytes` together (a setting, 8 MiB by
+    default), messages counted as they are stored. An answer always has at least one item, even one
+    that is larger. `has_more` or the page token tells that there is more. A client that accepts
+    fewer bytes asks for fewer items.
     """
 
     @_abc_1.abstractmethod
@@ -182,9 +215,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CreateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CreateResponse, _abc.Awaitable[_conversation_service_pb2.CreateResponse]]:
-        """Begins a conversation, with its first messages in the same write if the request brings them: all of it is stored, or nothing.
-        Without them its first message may follow at any time. It leaves no other conversation: Switch says that one is left, and queues
-        its abbreviation.
+        """Begin a conversation. First messages in the request are stored in the same write: all of it is
+        stored, or nothing. Without them the first message may follow at any time. Creating leaves no
+        other conversation: Switch declares that one is left, and queues its abbreviation.
         """
 
     @_abc_1.abstractmethod
@@ -193,7 +226,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetResponse, _abc.Awaitable[_conversation_service_pb2.GetResponse]]:
-        """What is known of one conversation, without its messages."""
+        """Return one conversation without its messages."""
 
     @_abc_1.abstractmethod
     def List(
@@ -201,7 +234,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListResponse, _abc.Awaitable[_conversation_service_pb2.ListResponse]]:
-        """The conversations that match all filters, newest `update_time` first, in pages."""
+        """List the conversations that match all filters, newest `update_time` first, in pages."""
 
     @_abc_1.abstractmethod
     def Load(
@@ -209,7 +242,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.LoadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.LoadResponse, _abc.Awaitable[_conversation_service_pb2.LoadResponse]]:
-        """The working context of a conversation: its newest turns within two limits, whichever is reached first."""
+        """Return the working context of a conversation: its newest turns within two limits, whichever is
+        reached first.
+        """
 
     @_abc_1.abstractmethod
     def AppendTurn(
@@ -217,11 +252,12 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.AppendTurnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.AppendTurnResponse, _abc.Awaitable[_conversation_service_pb2.AppendTurnResponse]]:
-        """Appends messages, all or none, on the disk before the answer.
+        """Append messages, all or none, on disk before the answer.
 
-        A conversation that is pinned takes messages of its own channel alone: one whose `channel` is another is refused with
-        ERROR_REASON_CONVERSATION_READ_ONLY. Unset is the conversation's own, so an agent answers wherever it is. One that has
-        4,194,303 lines, of messages and events, takes no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
+        A pinned conversation accepts messages of its own channel only: a message with another
+        `channel` is refused with ERROR_REASON_CONVERSATION_READ_ONLY. Unset means the conversation's
+        own, so an agent answers anywhere. A conversation that has 4,194,303 lines, of messages and
+        events, accepts no more: ERROR_REASON_INVALID_FIELD of `conversation_id`.
         """
 
     @_abc_1.abstractmethod
@@ -230,10 +266,13 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.StreamUpdatesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.StreamUpdatesResponse], _abc.AsyncIterator[_conversation_service_pb2.StreamUpdatesResponse]]:
-        """A live stream: first a snapshot (or, with a cursor, what was missed), then every update, in order, without gaps.
+        """Stream live updates: first a snapshot (or, with a cursor, the missed updates), then every
+        update, in order, without gaps.
 
-        So many at a time and no more (setting `max_subscribers`): ERROR_REASON_TOO_MANY_SUBSCRIBERS. One that does not read what it is
-        sent for some seconds is cut off; it comes back with its cursor. A server that stops ends its streams with UNAVAILABLE.
+        The number of streams is limited (setting `max_subscribers`):
+        ERROR_REASON_TOO_MANY_SUBSCRIBERS. A subscriber that does not read for some seconds is
+        disconnected; it resumes with its cursor. A server that stops ends its streams with
+        UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -242,7 +281,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.PublishDeltaRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.PublishDeltaResponse, _abc.Awaitable[_conversation_service_pb2.PublishDeltaResponse]]:
-        """The text of an answer that is still being written, passed on to subscribers and never stored."""
+        """Pass on the text of an answer that is still being written to subscribers. It is never stored."""
 
     @_abc_1.abstractmethod
     def Switch(
@@ -250,7 +289,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SwitchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SwitchResponse, _abc.Awaitable[_conversation_service_pb2.SwitchResponse]]:
-        """Leaves one conversation, which queues its abbreviation, and loads another."""
+        """Leave one conversation, which queues its abbreviation, and load another."""
 
     @_abc_1.abstractmethod
     def Rename(
@@ -258,7 +297,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.RenameRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RenameResponse, _abc.Awaitable[_conversation_service_pb2.RenameResponse]]:
-        """Names a conversation by hand, for good: nothing automatic renames it after that."""
+        """Name a conversation by hand, for good: nothing automatic renames it after that."""
 
     @_abc_1.abstractmethod
     def SetModel(
@@ -266,7 +305,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SetModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SetModelResponse, _abc.Awaitable[_conversation_service_pb2.SetModelResponse]]:
-        """Sets the model that answers in a conversation."""
+        """Set the model that answers in a conversation."""
 
     @_abc_1.abstractmethod
     def RecordCompression(
@@ -274,7 +313,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.RecordCompressionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RecordCompressionResponse, _abc.Awaitable[_conversation_service_pb2.RecordCompressionResponse]]:
-        """Records that the agent shrank its working context. Nothing is indexed because of it, and no message changes."""
+        """Record that the agent compressed its working context. Nothing is indexed because of it, and no
+        message changes.
+        """
 
     @_abc_1.abstractmethod
     def RecordAbbreviation(
@@ -282,7 +323,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.RecordAbbreviationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RecordAbbreviationResponse, _abc.Awaitable[_conversation_service_pb2.RecordAbbreviationResponse]]:
-        """Records meeting notes that the caller wrote itself, in place of those that the server would write."""
+        """Record meeting notes that the caller wrote itself, in place of those that the server would
+        write.
+        """
 
     @_abc_1.abstractmethod
     def RegenerateNotes(
@@ -290,10 +333,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.RegenerateNotesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RegenerateNotesResponse, _abc.Awaitable[_conversation_service_pb2.RegenerateNotesResponse]]:
-        """Queues notes that the server wrote before to be written anew: abbreviation, topics, and the title unless a caller gave it.
-        They are written behind the callers, after those of conversations that have none; one that a rule writes (setting `abbreviator`)
-        never replaces one of a model or of a caller. Where the server writes no notes they wait until one does. What is queued is
-        remembered for as long as the index stands.
+        """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
+        unless a caller gave it. They are written in the background, after the notes of conversations
+        that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
+        or of a caller. While the server writes no notes, they wait. The queue is remembered for as
+        long as the index exists.
         """
 
     @_abc_1.abstractmethod
@@ -302,8 +346,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.DeleteResponse, _abc.Awaitable[_conversation_service_pb2.DeleteResponse]]:
-        """Removes a conversation for good, its text from every file of the service, and says from where. One that has anchors needs a word
-        on what becomes of them: else ERROR_REASON_ANCHORS_PRESENT. One that is pinned needs `force`: else
+        """Delete a conversation for good, its text from every file of the service, and list the places it
+        was removed from. If it has anchors, the request must say whether to keep or delete them: else
+        ERROR_REASON_ANCHORS_PRESENT. If it is pinned, the request needs `force`: else
         ERROR_REASON_CONVERSATION_PINNED.
         """
 

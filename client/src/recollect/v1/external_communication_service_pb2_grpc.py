@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ExternalCommunicationServiceStub(object):
-    """Exchanges with third parties, governed by trust. Nothing of them is ever in a conversation, a list of conversations, a
-    search or a stream of conversations.
+    """Exchanges with third parties, governed by trust. They never appear in a conversation, a list of
+    conversations, a search or a stream of conversations.
     """
 
     def __init__(self, channel):
@@ -84,77 +84,83 @@ class ExternalCommunicationServiceStub(object):
 
 
 class ExternalCommunicationServiceServicer(object):
-    """Exchanges with third parties, governed by trust. Nothing of them is ever in a conversation, a list of conversations, a
-    search or a stream of conversations.
+    """Exchanges with third parties, governed by trust. They never appear in a conversation, a list of
+    conversations, a search or a stream of conversations.
     """
 
     def ListCommunications(self, request, context):
-        """The communications that match all filters, newest `update_time` first, in pages.
+        """List the communications that match all filters, newest `update_time` first, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCommunication(self, request, context):
-        """One communication with a page of its messages.
+        """Return one communication with a page of its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchCommunications(self, request, context):
-        """The messages of third parties, and the replies to them, that fit some words best: by words alone, in their texts, subjects and
-        display names. The text of a query is data: no character in it is an operator. Apart from RecallService, which finds nothing of
-        these. ERROR_REASON_DEADLINE_EXCEEDED where it takes longer than the setting `search_timeout`.
+        """Find the messages of third parties, and the replies to them, that match some words best: by
+        words only, in their texts, subjects and display names. The text of a query is data: no
+        character in it is an operator. RecallService finds none of these messages. Fails with
+        ERROR_REASON_DEADLINE_EXCEEDED if it takes longer than the setting `search_timeout`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterContact(self, request, context):
-        """Says how far a party is trusted that may not have written yet: begins its communication where there is none, and is SetTrust
-        where there is one. So the first message of a known contact asks nobody.
+        """Set the trust in a party that may not have written yet: begins its communication if there is
+        none, else does the same as SetTrust. The first message of a registered contact then opens no
+        escalation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetTrust(self, request, context):
-        """Sets how far a party is trusted, and for what. To block a party resolves its open escalations, without an answer.
+        """Set the trust in a party, and its scopes. Blocking a party resolves its open escalations,
+        without an answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordReply(self, request, context):
-        """Records that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) where the party's trust does not allow one:
-        a blocked party is never answered; an untrusted one when the owner answered an escalation and the party wrote nothing since;
-        a known one about its scopes. An untrusted party that wrote may besides have the acknowledgement, once until the owner answers:
-        exactly the text of the setting `acknowledgement`. Ask before sending: what is refused here should not go out.
+        """Record that a reply was sent. PERMISSION_DENIED (ERROR_REASON_TRUST_REQUIRED) if the party's
+        trust does not allow one. A blocked party is never answered; an untrusted party once the owner
+        answered an escalation and the party wrote nothing since; a known party about its scopes. An
+        untrusted party that wrote may also have the acknowledgement, once until the owner answers:
+        exactly the text of the setting `acknowledgement`. Call this before sending: a reply that is
+        refused here should not go out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEscalations(self, request, context):
-        """The questions that wait for the owner, oldest first.
+        """List the questions that wait for the owner, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveEscalation(self, request, context):
-        """Records the owner's answer. The same answer again changes nothing; another one is FAILED_PRECONDITION
-        (ERROR_REASON_ESCALATION_RESOLVED), for the first may have been acted upon.
+        """Record the owner's answer. The same answer again changes nothing; another one is
+        FAILED_PRECONDITION (ERROR_REASON_ESCALATION_RESOLVED), because the first may have been acted
+        upon.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamCommunicationUpdates(self, request, context):
-        """A live stream for a panel of its own: a snapshot or what was missed, then every update in order. Nothing is told of what a
-        blocked party writes. It counts among the subscribers of StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat,
-        and ends as it does.
+        """Stream live updates for a panel: a snapshot or the missed updates, then every update in order.
+        Messages of blocked parties are not delivered. The stream counts among the subscribers of
+        StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,8 +223,8 @@ def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExternalCommunicationService(object):
-    """Exchanges with third parties, governed by trust. Nothing of them is ever in a conversation, a list of conversations, a
-    search or a stream of conversations.
+    """Exchanges with third parties, governed by trust. They never appear in a conversation, a list of
+    conversations, a search or a stream of conversations.
     """
 
     @staticmethod

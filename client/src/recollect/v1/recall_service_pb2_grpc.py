@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class RecallServiceStub(object):
-    """Finds messages and conversations again, and builds the context that an agent's model needs.
+    """Finds messages and conversations, and builds the context that an agent's model needs.
 
-    The text of a query is data: no character in it is an operator. A part of search that is down is named in `degraded`, and
-    the others answer.
+    The text of a query is data: no character in it is an operator. A part of search that is down is
+    named in `degraded`, and the others answer.
     """
 
     def __init__(self, channel):
@@ -81,66 +81,68 @@ class RecallServiceStub(object):
 
 
 class RecallServiceServicer(object):
-    """Finds messages and conversations again, and builds the context that an agent's model needs.
+    """Finds messages and conversations, and builds the context that an agent's model needs.
 
-    The text of a query is data: no character in it is an operator. A part of search that is down is named in `degraded`, and
-    the others answer.
+    The text of a query is data: no character in it is an operator. A part of search that is down is
+    named in `degraded`, and the others answer.
     """
 
     def Search(self, request, context):
-        """The conversations and messages that fit a question best. ERROR_REASON_DEADLINE_EXCEEDED where that takes longer than the
-        server allows (setting `search_timeout`). A call that its caller cancels stops working.
+        """Find the conversations and messages that answer a question best. Fails with
+        ERROR_REASON_DEADLINE_EXCEEDED if that takes longer than the server allows (setting
+        `search_timeout`). A search stops when its caller cancels the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchContext(self, request, context):
-        """The turns around something that was found.
+        """Return the turns around a result of Search.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Recent(self, request, context):
-        """Conversations by time, for browsing.
+        """List conversations by time, for browsing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BuildContext(self, request, context):
-        """What an agent's model should see before it answers a message. Limited in time as Search is.
+        """Return what an agent's model should see before it answers a message. Limited in time as Search
+        is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTierTransitions(self, request, context):
-        """The moves of conversations between tiers, newest first.
+        """List the moves of conversations between tiers, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAnchors(self, request, context):
-        """The anchors that hold, and on request those that they superseded.
+        """List the anchors that hold, and on request those that they superseded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetAnchor(self, request, context):
-        """Sets an anchor, durable when it is answered. A value that the key had before is superseded and remembered. A repeated request
-        whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
+        """Set an anchor, durable when it is answered. A previous value of the key is superseded and
+        remembered. A repeated request whose anchor was forgotten since gets ERROR_REASON_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteAnchor(self, request, context):
-        """Forgets an anchor, with what it superseded, for good; what was said stays in its conversation. ERROR_REASON_NOT_FOUND where
-        there is none.
+        """Forget an anchor and the values that it superseded, for good; the messages stay in their
+        conversation. Fails with ERROR_REASON_NOT_FOUND if there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,10 +200,10 @@ def add_RecallServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RecallService(object):
-    """Finds messages and conversations again, and builds the context that an agent's model needs.
+    """Finds messages and conversations, and builds the context that an agent's model needs.
 
-    The text of a query is data: no character in it is an operator. A part of search that is down is named in `degraded`, and
-    the others answer.
+    The text of a query is data: no character in it is an operator. A part of search that is down is
+    named in `degraded`, and the others answer.
     """
 
     @staticmethod

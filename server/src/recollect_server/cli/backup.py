@@ -12,7 +12,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backing_up import Copied, back_up
 from recollect_server.services.upkeep.backing_up import restore as copy_back
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
 
 _FOLDER = click.argument("directory", metavar="DIR", type=NamedPath(path_type=Path, file_okay=False))
 
@@ -38,7 +38,7 @@ def backup(directory: Path, config: Path | None, **flags: Any) -> None:
 def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the index."""
     settings = load_settings(config, flags)
-    folder = TranscriptFolder.of(settings.data_dir, settings.space)
+    folder = FolderStore.of(settings.data_dir, settings.space)
     with alone(settings), said_plainly():
         done = copy_back(directory, settings.space, folder, shown("Copying"))
         try:

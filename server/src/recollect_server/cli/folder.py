@@ -12,12 +12,13 @@ from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backing_up import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
-from recollect_server.storage.logs.files import TranscriptFolder
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import LogUnavailable
 
 
-def folder_of(settings: Settings) -> TranscriptFolder:
+def folder_of(settings: Settings) -> FolderStore:
     """The transcripts of the space. Ends the command if there are none."""
-    folder = TranscriptFolder.of(settings.data_dir, settings.space)
+    folder = FolderStore.of(settings.data_dir, settings.space)
     if not folder.root.is_dir():
         raise click.ClickException(f"there is nothing in {folder.root}: name another folder with --data-dir")
     return folder
@@ -46,6 +47,8 @@ def said_plainly() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
     except BrokenPipeError:
         raise  # whoever read the output went away: click ends quietly
+    except LogUnavailable as error:
+        raise click.ClickException(f"{getattr(error.__cause__, 'filename', None) or 'the disk'}: {error.reason}") from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
 

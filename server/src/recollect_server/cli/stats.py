@@ -9,10 +9,10 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.external_checking import external_state_of
-from recollect_server.storage.index.note_queue import NoteState, note_state_of
+from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
-from recollect_server.storage.index.tier_log import hits_of
-from recollect_server.storage.logs.files import SUFFIX, TORN
+from recollect_server.storage.index.tiers import hits_of
+from recollect_server.storage.logs.store import Kind
 from recollect_server.storage.vectors import checking as vectors_checking
 
 
@@ -37,12 +37,11 @@ def stats(config: Path | None, **flags: Any) -> None:
         notes = note_state_of(folder.root)
         hits = hits_of(folder.root)
         limited, worst = limited_of(folder.root, 3)
-        sizes = dict(folder.sizes())
-        torn = [path.stat().st_size for path in folder.root.glob(f"*{SUFFIX}{TORN}")]
-        deleting = len(folder.deleting())
+        sizes = dict(folder.logs(Kind.CONVERSATION))
+        torn = folder.torn_sizes()
+        deleting = len(folder.deleted())
         external = external_state_of(folder.root)
-        parties = dict(folder.external.sizes()) if folder.external.root.is_dir() else {}
-        torn += [path.stat().st_size for path in folder.external.root.glob(f"*{SUFFIX}{TORN}")]
+        parties = dict(folder.logs(Kind.COMMUNICATION))
     waiting = sum(vectors.lines.get(name) != lines for name, lines in index.lines.items())
     behind = sum(index.progress.get(name) != size for name, size in sizes.items())
     for name, value in {

@@ -10,7 +10,8 @@ from recollect_server.domain.conversation import Began, Content, Unknown
 from recollect_server.domain.ids import is_conversation_id, time_of
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.files import SUFFIX, open_transcript
-from recollect_server.storage.logs.reader import Line, line_of, scan
+from recollect_server.storage.logs.lines import Line, line_of
+from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import LOST_CHANNEL, Stamp
 
 PATTERN = f"conv-*{SUFFIX}"

@@ -11,7 +11,7 @@ import structlog
 
 from recollect_server.domain.anchors import Anchor, history
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.domain.errors import AnchorNotFound, IndexUnavailable, InvalidField, RequestIdReused, StorageUnavailable
+from recollect_server.domain.errors import AnchorNotFound, IndexUnavailable, InvalidField, RequestIdReused
 from recollect_server.services.idempotency import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -94,8 +94,8 @@ class Anchors:
                     raise AnchorNotFound(key)
                 time = self._time(key)
                 self._forget(key, time, request)
-            self._space.index.forget_anchors(key, time)
-            if not self._space.index.empty_log():
+            self._space.index.anchors.forget(key, time)
+            if not self._space.index.removal.empty_log():
                 log.warning("log_not_emptied", key=key)
             return gone
 
@@ -103,10 +103,7 @@ class Anchors:
 
     def _append(self, content: AnchorSet, request: RequestKey | None) -> None:
         stamp = Stamp(request.id, request.hash) if request else Stamp()
-        try:
-            self._file.append(Entry(content, stamp))
-        except OSError as error:
-            raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+        self._file.append(Entry(content, stamp))
 
     def _time(self, key: str) -> int:
         """Now, or, where a clock went back, when the last value was given: what comes later is later."""
@@ -121,10 +118,7 @@ class Anchors:
                 requests += [entry.stamp.request_id] if entry.stamp.request_id else []
         stamp = Stamp(request.id, request.hash) if request else Stamp()
         mark = Entry(AnchorForgotten(key, time, tuple(requests[-_MAX_REQUESTS:])), stamp)
-        try:
-            self._file.rewrite(lambda anchor: None if anchor.key == key else anchor, [mark])
-        except OSError as error:
-            raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+        self._file.rewrite(lambda anchor: None if anchor.key == key else anchor, [mark])
 
     def _known(self, request: RequestKey) -> Entry | None:
         """The line of a request that was carried out before. Raises RequestIdReused, AnchorNotFound if that was forgotten."""
@@ -155,7 +149,7 @@ class Anchors:
         with self._file.lock:
             entries = self._file.entries
             forgotten = self._file.forgotten()
-        for found in self._space.index.found_anchors(key):
+        for found in self._space.index.anchors.found(key):
             if found.time > forgotten.get(found.key, -1):
                 given[found.key].append(found)
         for entry in entries:

@@ -17,18 +17,17 @@ from dataclasses import replace
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.index.turns import Spoken
-from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder, sync_folder
-from recollect_server.storage.logs.ledger import FORGOTTEN, Ledger
-from recollect_server.storage.logs.reader import scan, spoken
+from recollect_server.storage.index.removal import Removed, Spoken
+from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
+from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.lines import contents_of, spoken
 from recollect_server.storage.logs.received import deliveries, forget_deliveries, forgotten_deliveries
 from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import FORGOTTEN, LogStore
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -61,10 +60,7 @@ def settle_anchors(space: Space, conversation_id: str, number: int | None, dispo
         def alone(anchor: AnchorSet) -> AnchorSet:
             return replace(anchor, conversation_id="", sequence=0) if anchor.conversation_id == conversation_id else anchor
 
-        try:
-            space.anchors.rewrite(alone, [Entry(anchor) for anchor in new])
-        except OSError as error:
-            raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+        space.anchors.rewrite(alone, [Entry(anchor) for anchor in new])
 
 
 def _found(space: Space, conversation_id: str, number: int | None) -> list[AnchorSet]:
@@ -72,99 +68,75 @@ def _found(space: Space, conversation_id: str, number: int | None) -> list[Ancho
     forgotten = space.anchors.forgotten()
     try:
         if number is not None:
-            rows = space.index.anchors(number)
+            rows = space.index.anchors.of(number)
             found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in rows]
             return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
     except IndexUnavailable:
         pass
-    try:
-        contents = [line.entry.content for line in scan(space.folder.path(conversation_id)) if line.entry]
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    contents = contents_of(list(space.logs.read(conversation_id)))
     found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
     return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
 
 
-def begin_delete(folder: TranscriptFolder, conversation_id: str) -> None:
-    """Step 1. Raises StorageUnavailable. Hold the conversation's lock."""
-    try:
-        hit("delete.begun")
-        folder.path(conversation_id).rename(folder.deleting_path(conversation_id))
-        hit("delete.renamed")
-        sync_folder(folder.root)
-        hit("delete.durable")
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
-
-
 def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
     """In step 2: anchors that callers set, and that came from the conversation, go. Returns how many. Raises StorageUnavailable."""
-    try:
-        return anchors.drop_source(conversation_id)
-    except OSError as error:
-        raise StorageUnavailable(f"the file of anchors cannot be written: {error.strerror}") from error
+    return anchors.drop_source(conversation_id)
 
 
 def finish_delete(
-    folder: TranscriptFolder, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
+    logs: LogStore, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
 ) -> Removed:
     """Steps 2 to 5; taking them again after a crash is harmless. Returns what was removed from where.
 
     `progress` is called with the number of bytes of the transcript that are done with. No lock is needed: the conversation is gone.
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
     """
-    path = folder.deleting_path(conversation_id)
     removed: Removed = {}
-    try:
-        if hashes := deliveries(path):
-            ledger = Ledger(folder, FORGOTTEN)
-            forget_deliveries(ledger, hashes)
-            hit("delete.forgotten")
-            index.forget_deliveries(hashes, ledger.size())
-        number = index.removal(conversation_id)
-        if number is None and (stored := index.find(conversation_id)) is not None:
-            number = stored.number
-            removed |= index.begin_removal(number, conversation_id, time)
-            hit("delete.row_removed")
-        if number is not None:
-            removed |= index.remove_history(number, conversation_id)
-            hit("delete.history_removed")
-            count = _remove_messages(folder, index, conversation_id, number, progress)
-            removed |= {"messages": count, "search_terms": count}
-            index.purge_words(number)
-            index.end_removal(number)
-            hit("delete.words_removed")
-        removed["transcript"] = path.stat().st_size
-        torn = folder.torn_path(conversation_id)
-        if torn.exists():
-            removed["torn_tail"] = torn.stat().st_size
-            torn.unlink()
-            hit("delete.torn_removed")
-        folder.copy_path(conversation_id).unlink(missing_ok=True)
-        sync_folder(folder.root)  # before the transcript itself goes: after that nobody comes back for them
-        path.unlink()
-        hit("delete.file_removed")
-        sync_folder(folder.root)
-        hit("delete.file_gone")
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be deleted: {error.strerror}") from error
-    if not index.empty_log():
+    if hashes := deliveries(logs.raw_deleted(conversation_id)):
+        ledger = Ledger(logs, FORGOTTEN)
+        forget_deliveries(ledger, hashes)
+        hit("delete.forgotten")
+        index.routing.forget_deliveries(hashes, ledger.size())
+    number = index.removal.find(conversation_id)
+    if number is None and (stored := index.conversations.find(conversation_id)) is not None:
+        number = stored.number
+        removed |= index.removal.begin(number, conversation_id, time)
+        hit("delete.row_removed")
+    if number is not None:
+        removed |= index.removal.remove_history(number, conversation_id)
+        hit("delete.history_removed")
+        count = _remove_messages(logs, index, conversation_id, number, progress)
+        removed |= {"messages": count, "search_terms": count}
+        index.removal.purge_words(number)
+        index.removal.end(number)
+        hit("delete.words_removed")
+    removed |= logs.end_delete(conversation_id)
+    if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
 
 
-def bring_up_forgotten(folder: TranscriptFolder, index: Index) -> None:
-    """Lets the index know what the ledger of forgotten messages has. Raises IndexUnavailable, OSError."""
-    ledger = Ledger(folder, FORGOTTEN)
-    ledger.mend()
-    if (size := ledger.size()) != index.forgotten_bytes():
-        index.forget_deliveries(forgotten_deliveries(ledger), size)
+def bring_up_forgotten(logs: LogStore, index: Index) -> None:
+    """Let the index know what the ledger of forgotten messages has. Raises IndexUnavailable, LogUnavailable."""
+    ledger = Ledger(logs, FORGOTTEN)
+    ledger.recover()
+    if (size := ledger.size()) != index.routing.forgotten_bytes():
+        index.routing.forget_deliveries(forgotten_deliveries(ledger), size)
+
+
+def forget_anchors_again(logs: LogStore, index: Index) -> None:
+    """Take out of an index that was caught up the anchors that were forgotten: they stand in transcripts still.
+
+    Raises IndexUnavailable, LogUnavailable.
+    """
+    for key, until in forgotten_keys(logs).items():
+        index.anchors.forget(key, until)
 
 
 def _remove_messages(
-    folder: TranscriptFolder, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
+    logs: LogStore, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
 ) -> int:
-    mark = index.is_long(number)
+    mark = index.removal.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
     count = size = last = 0
     part: list[Spoken] = []
@@ -174,20 +146,20 @@ def _remove_messages(
     def wanted(sequence: int) -> bool:
         nonlocal highest, sequences
         if sequence > highest:
-            following = index.indexed_sequences(number, highest, 4096)
+            following = index.removal.sequences(number, highest, 4096)
             sequences = set(following)
             highest = following[-1] if len(following) == 4096 else 1 << 62
         return sequence in sequences
 
     def remove() -> None:
         nonlocal count, size
-        index.remove_messages(number, part, mark=mark)
+        index.removal.remove_messages(number, part, mark=mark)
         hit("delete.part_removed")
         count += len(part)
         size = 0
         part.clear()
 
-    for sequence, end, message in spoken(folder.deleting_path(conversation_id), wanted):
+    for sequence, end, message in spoken(logs.raw_deleted(conversation_id), wanted):
         if message is None:
             # Its words are in the index and cannot be named any more: only a new index is without them.
             index.want_rebuild(f"line {sequence} of {conversation_id} was damaged before it was deleted")

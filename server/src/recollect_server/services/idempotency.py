@@ -17,11 +17,11 @@ import orjson
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, RequestIdReused, StorageUnavailable
 from recollect_server.domain.message import Message
-from recollect_server.services.space.catching_up import folded, read_unindexed
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import Line, messages_of, read_lines, scan
+from recollect_server.storage.logs.lines import Line, messages_of
+from recollect_server.storage.logs.store import START, LogNotFound, Position
 
 _MAX_REPLAYS = 1024
 
@@ -57,8 +57,7 @@ def find_known(space: Space, request: RequestKey, conversation_id: str | None) -
 class Replayed:
     """How far a transcript was read again, and what it says up to there."""
 
-    lines: int
-    offset: int
+    place: Position
     conversation: Conversation | None
 
 
@@ -77,7 +76,7 @@ class Replays:
         """The furthest place known before a line; the beginning if none is."""
         with self._guard:
             known = self._known.get(conversation_id)
-        return known if known and known.lines < sequence else Replayed(0, 0, None)
+        return known if known and known.place.lines < sequence else Replayed(START, None)
 
     def keep(self, conversation_id: str, place: Replayed) -> None:
         """Remembers a place."""
@@ -112,43 +111,33 @@ def lines_then(space: Space, replays: Replays, known: KnownRequest) -> tuple[lis
 
     Raises ConversationNotFound, StorageUnavailable.
     """
-    place = replays.before(known.conversation_id, known.first_sequence)
-    conversation, offset = place.conversation, place.offset
+    before = replays.before(known.conversation_id, known.first_sequence)
+    conversation, end = before.conversation, before.place
     wrote: list[Line] = []
     try:
-        for line in scan(space.folder.path(known.conversation_id), offset, place.lines + 1):
-            conversation = folded(conversation, line, known.conversation_id)
-            offset = line.end
+        for line in space.logs.read(known.conversation_id, end):
+            conversation = space.transcripts.folded(conversation, line, known.conversation_id)
+            end = Position(line.sequence, line.end)
             if line.sequence >= known.first_sequence:
                 wrote.append(line)
             if line.sequence == known.last_sequence:
                 break
-    except FileNotFoundError:
+    except LogNotFound:
         raise ConversationNotFound(known.conversation_id) from None
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
     if conversation is None:
         raise ConversationNotFound(known.conversation_id)
-    replays.keep(known.conversation_id, Replayed(known.last_sequence, offset, conversation))
+    replays.keep(known.conversation_id, Replayed(end, conversation))
     return wrote, conversation
 
 
 def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]:
     """The messages that a request wrote, by the index. Raises IndexUnavailable, StorageUnavailable."""
-    places = space.index.places(number, known.first_sequence, known.last_sequence)
-    if not places:
-        return []
-    try:
-        return messages_of(read_lines(space.folder.path(known.conversation_id), places))
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    places = space.index.messages.of_lines(number, known.first_sequence, known.last_sequence)
+    return messages_of(space.logs.read_at(known.conversation_id, places)) if places else []
 
 
 def _read_known(space: Space, request_id: str, conversation_id: str) -> KnownRequest | None:
-    try:
-        lines, _ = read_unindexed(space.folder, conversation_id, None)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    lines, _ = space.transcripts.read_whole(conversation_id)
     wrote = [line for line in lines if line.entry and line.entry.stamp.request_id == request_id]
     if not wrote:
         return None

@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import pairwise
+from operator import itemgetter
 
 import structlog
 
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.turns import Place, newest_within
-from recollect_server.storage.logs.reader import Line, around, messages_of, read_lines, scan
+from recollect_server.storage.index.messages import Place, newest_within
+from recollect_server.storage.logs.lines import Line, messages_of
+from recollect_server.storage.logs.store import LogNotFound, Position
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -64,7 +67,7 @@ class WorkingContext:
 
     def most_recent(self, channel: str) -> str | None:
         """The conversation of a channel with the newest message, or None."""
-        found = self._space.index.select(Filter(channels=(channel,)), 1)
+        found = self._space.index.conversations.select(Filter(channels=(channel,)), 1)
         return found[0].conversation.id if found else None
 
     def load(
@@ -88,7 +91,7 @@ class WorkingContext:
         """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
             try:
-                places, has_more, cut = self._space.index.tail(
+                places, has_more, cut = self._space.index.messages.tail(
                     head.number,
                     before_turn=before_turn,
                     before_sequence=before_sequence,
@@ -159,11 +162,11 @@ class _Kept:
 def page_of_turns(space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
     """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
 
-    Turns are whole, unless the first alone is larger (see `storage.index.turns.page_of_turns`).
+    Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
     """
     if head.indexed and head.number is not None:
         try:
-            places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
+            places, more = space.index.messages.page_of_turns(head.number, first, last, after, max_bytes)
             return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -187,7 +190,7 @@ def turns_of(space: Space, head: ConversationState, first: int, last: int, max_b
     """
     if head.indexed and head.number is not None:
         try:
-            found = space.index.turn_places(head.number, first, last)
+            found = space.index.messages.of_turns(head.number, first, last)
             places = newest_within(found, max_bytes)
             opening = first if len(places) == len(found) else None
             return read_turns(space, head, places, opening, last, is_locked=is_locked)
@@ -209,7 +212,7 @@ def turns_among(space: Space, head: ConversationState, turns: list[int], lines: 
     """
     if head.indexed and head.number is not None:
         try:
-            places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
+            places = newest_within(space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes)
             _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
@@ -223,7 +226,9 @@ def message_at(space: Space, head: ConversationState, sequence: int) -> Message 
     """The message of a line; None if the line is none. Raises StorageUnavailable."""
     if head.indexed and head.number is not None:
         try:
-            found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            found = read_places(
+                space, head.conversation.id, space.index.messages.of_lines(head.number, sequence, sequence)
+            ).messages
             _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:
@@ -251,15 +256,36 @@ def read_turns(
         seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
         range_of_turns = (0, 0)
     end = head.size if last is not None else 0
-    try:
-        damaged, left_out = around(space.folder.path(head.conversation.id), places, end, range_of_turns)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    damaged, left_out = _around(space, head.conversation.id, places, end, range_of_turns)
     _check_taken_in(space, head)
     if left_out or not seems_whole:
         with nullcontext() if is_locked else space.locks.hold(head.conversation.id):
             space.compare(head.conversation.id)
     return Turns(turns.messages, turns.damaged + damaged)
+
+
+def _around(space: Space, conversation_id: str, places: list[Place], size: int, turns: tuple[int, int]) -> tuple[int, bool]:
+    """Look at the lines between these places, and behind the last one up to the next message or byte `size`.
+
+    They are events, lines that the index could not read, and other turns': between a message and a late one of the same turn are
+    other messages too, and from the first of these on the lines are other turns'. Return how many lines between the places are
+    damaged, and whether there is a message of the turns from one to another, which the index then leaves out.
+    """
+    damaged = 0
+    left_out = False
+    ordered = sorted(places, key=itemgetter(1))
+    gaps = [(sequence, offset + length, after[1]) for (sequence, offset, length), after in pairwise(ordered)]
+    if ordered:
+        sequence, offset, length = ordered[-1]
+        gaps.append((sequence, offset + length, size))
+    for at, (sequence, start, end) in enumerate(gaps, start=1):
+        for line in space.logs.read(conversation_id, Position(sequence, start), end) if start < end else ():
+            content = line.entry.content if line.entry else None
+            if isinstance(content, Message):
+                left_out = left_out or turns[0] <= content.turn_number <= turns[1]
+                break
+            damaged += line.entry is None and at < len(gaps)
+    return damaged, left_out
 
 
 def _check_taken_in(space: Space, head: ConversationState) -> None:
@@ -272,10 +298,7 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     """The messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
-    try:
-        lines = read_lines(space.folder.path(conversation_id), places)
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    lines = space.logs.read_at(conversation_id, places)
     messages = messages_of(lines)
     return Turns(messages, len(lines) - len(messages))
 
@@ -284,21 +307,16 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
     """The messages at these places; None of a conversation that was deleted since the index named it. Raises StorageUnavailable."""
     try:
         return read_places(space, conversation_id, places).messages
-    except StorageUnavailable as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise
+    except LogNotFound:
+        return None
 
 
 def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
     """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
-    try:
-        for line in scan(space.folder.path(head.conversation.id)):
-            if line.sequence > head.lines:
-                return
-            yield line
-    except OSError as error:
-        raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+    for line in space.logs.read(head.conversation.id):
+        if line.sequence > head.lines:
+            return
+        yield line
 
 
 def _all_messages(space: Space, head: ConversationState) -> tuple[list[Message], int]:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
-from recollect_server.domain.errors import IdentityNotFound, RequestIdReused, StorageUnavailable
+from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
 from recollect_server.services.idempotency import key_of
@@ -29,20 +29,20 @@ class Identities:
     """The identities of a space. Safe to call from any thread."""
 
     def __init__(self, space: Space, ledger: Ledger) -> None:
-        """Reads the ledger. Raises OSError."""
+        """Read the ledger. Raises LogUnavailable."""
         self._space = space
         self._ledger = ledger
         self._guard = threading.Lock()  # one change at a time: each is written before it counts
         self._people = People()
         self._answered: dict[str, tuple[str, _Answer]] = {}
-        ledger.mend()
+        ledger.recover()
         for line in ledger.lines():
             try:
                 answer = self._apply(line)
                 if request_id := line.get("requestId"):
                     self._answered[request_id] = (line["requestHash"], answer)
             except (KeyError, TypeError, ValueError) as error:
-                log.warning("line_not_known", ledger=ledger.path.name, reason=f"{type(error).__name__} {error}")
+                log.warning("line_not_known", ledger=ledger.name, reason=f"{type(error).__name__} {error}")
 
     def is_owner(self, channel: str, address: str) -> bool:
         """Whether what this address sends on a channel is the owner's. The address is normalised."""
@@ -93,10 +93,7 @@ class Identities:
             line["timestamp"] = to_text(self._space.clock())
             if request:
                 line |= {"requestId": request.id, "requestHash": request.hash}
-            try:
-                self._ledger.append(line)
-            except OSError as error:
-                raise StorageUnavailable(f"the identities cannot be written: {error.strerror or error}") from error
+            self._ledger.append(line)
             answer = self._apply(line)
             if request:
                 self._answered[request.id] = (request.hash, answer)

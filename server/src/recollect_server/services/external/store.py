@@ -11,21 +11,19 @@ from contextlib import suppress
 import structlog
 
 from recollect_server.domain.conversation import Content
-from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField, StorageUnavailable
+from recollect_server.domain.errors import CommunicationNotFound, IndexUnavailable, InvalidField
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
-from recollect_server.services.external.catching_up import CaughtUp, catch_up, folded
-from recollect_server.services.space.catching_up import IndexAhead
-from recollect_server.services.space.lines import encoded
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
-from recollect_server.storage.index.turns import Place
-from recollect_server.storage.logs.reader import read_lines, scan
-from recollect_server.storage.logs.writer import TranscriptChanged
+from recollect_server.storage.index.messages import Place
+from recollect_server.storage.logs.store import START, LogConflict, Position
 
 log = structlog.get_logger("recollect.external")
 
@@ -43,7 +41,7 @@ class CommunicationStore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.folder = space.folder.external
+        self._logs = CommunicationLogs(space.logs)
         self.on_change: Callable[[], None] = _nothing
         """Called after each change, when it is in the index."""
         self._behind: set[str] = set()  # what the index did not take in
@@ -57,7 +55,6 @@ class CommunicationStore:
         """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold no communication's lock."""
         for communication_id in sorted(self._behind):
             with self.space.locks.hold(communication_id), suppress(CommunicationNotFound):
-                self.space.writer.forget(self.folder.path(communication_id))  # its tail may be mended
                 self._catch_up(communication_id)
             self._behind.discard(communication_id)
             log.warning("communication_caught_up", communication=communication_id)
@@ -66,14 +63,15 @@ class CommunicationStore:
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
         try:
-            catch_up(self.folder, index, communication_id, CaughtUp(), time=self.space.clock(), log_updates=True)
+            stored = index.external.find(communication_id)
+            self._logs.catch_up(index, communication_id, stored, time=self.space.clock(), log_updates=True, wait=False)
         except IndexAhead as error:
             index.condemn(str(error))  # whoever looks after the index makes it anew
             raise
 
     def find(self, communication_id: str) -> StoredCommunication:
         """A communication. Raises CommunicationNotFound, IndexUnavailable."""
-        stored = self.space.index.communication(communication_id) if is_communication_id(communication_id) else None
+        stored = self.space.index.external.find(communication_id) if is_communication_id(communication_id) else None
         if stored is None:
             raise CommunicationNotFound(communication_id)
         return stored
@@ -97,26 +95,17 @@ class CommunicationStore:
     def _write(
         self, communication_id: str, stored: StoredCommunication | None, contents: list[Content], request: RequestKey | None
     ) -> Written:
-        size, count = (stored.bytes, stored.lines) if stored else (0, 0)
-        lines, data = encoded(contents, request, "", offset=size, sequence=count + 1)
-        path = self.folder.path(communication_id)
+        end = Position(stored.lines, stored.bytes) if stored else START
         try:
-            if stored is None:
-                self.folder.create()
-                self.space.writer.create(path, data)
-            else:
-                self.space.writer.append(path, data, size)
-        except OSError as error:
-            if isinstance(error, TranscriptChanged):
-                self._behind.add(communication_id)
-            raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
+            lines = self._logs.append(communication_id, end, contents, request)
+        except LogConflict:
+            self._behind.add(communication_id)
+            raise
         hit("external.recorded")
-        before = known = stored.communication if stored else None
-        for line in lines:
-            known = folded(known, line, communication_id)
-        assert known is not None
+        before = stored.communication if stored else None
+        known = self._logs.behind(before, lines, communication_id)
         try:
-            self.space.index.add_external(before, known, lines, time=self.space.clock())
+            self.space.index.external.add(before, known, lines, time=self.space.clock())
         except IndexUnavailable as error:
             self._behind.add(communication_id)
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))
@@ -129,27 +118,21 @@ class CommunicationStore:
         """The messages at these places, those that can be read. Raises StorageUnavailable."""
         if not places:
             return []
-        try:
-            lines = read_lines(self.folder.path(communication_id), places)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        lines = self.space.logs.read_at(communication_id, places)
         return [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, ExternalMessage)]
 
     def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
         """What a communication was after a line, and the messages of the batch that ends there. Raises StorageUnavailable."""
         known: Communication | None = None
         batch: list[ExternalMessage] = []
-        try:
-            for line in scan(self.folder.path(communication_id)):
-                known = folded(known, line, communication_id)
-                if line.entry and line.entry.stamp.batch[0] == 1:
-                    batch = []
-                if line.entry and isinstance(line.entry.content, ExternalMessage):
-                    batch.append(line.entry.content)
-                if line.sequence == last_sequence:
-                    break
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        for line in self.space.logs.read(communication_id):
+            known = self._logs.folded(known, line, communication_id)
+            if line.entry and line.entry.stamp.batch[0] == 1:
+                batch = []
+            if line.entry and isinstance(line.entry.content, ExternalMessage):
+                batch.append(line.entry.content)
+            if line.sequence == last_sequence:
+                break
         if known is None:
             raise CommunicationNotFound(communication_id)
         return Written(known, batch)

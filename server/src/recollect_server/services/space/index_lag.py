@@ -5,7 +5,7 @@ import threading
 import structlog
 
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 log = structlog.get_logger("recollect.index")
 

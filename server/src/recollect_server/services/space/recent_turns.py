@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.packing import HOT_TURNS
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 _MAX_CONVERSATIONS = 4096
 _MAX_BYTES = 64 << 20  # of all entries together

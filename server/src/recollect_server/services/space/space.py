@@ -19,23 +19,23 @@ from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.domain.packing import HOT_TURNS
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.catching_up import IndexAhead, catch_up, not_there, read_unindexed
-from recollect_server.services.space.comparing import differences, read_whole
+from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.index_lag import IndexLag
-from recollect_server.services.space.lines import encoded, folded_over
 from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.logs import IndexAhead, entries_of
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.recent_turns import RecentTurns
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import ConversationState, RequestKey, placed_again
 from recollect_server.services.space.trust import RecentRequests, Suspects
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.reader import Line, contents_of
-from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.lines import Line, contents_of, encoded
+from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable, Position
 
 log = structlog.get_logger("recollect.space")
 
@@ -55,21 +55,19 @@ class Committed:
 class Space:
     """One owner's data. Every write of a conversation happens under `locks.hold(its id)`."""
 
-    def __init__(
-        self, folder: TranscriptFolder, writer: TranscriptWriter, index: Index, clock: Clock, hot_turns: int = HOT_TURNS
-    ) -> None:
+    def __init__(self, logs: FolderStore, index: Index, clock: Clock, hot_turns: int = HOT_TURNS) -> None:
         """`hot_turns` of a conversation are kept in memory once a context was built for it."""
-        self.folder = folder
-        self.writer = writer
+        self.logs = logs
+        self.transcripts = ConversationLogs(logs)
         self.index = index
         self.clock = clock
-        self.anchors = AnchorFile(folder, writer)
+        self.anchors = AnchorFile(logs)
         self.recent_turns = RecentTurns(turns=hot_turns)
         self.pending = PendingWrites()
         self.lag = IndexLag()
         self.suspects = Suspects()
         self._recent_requests = RecentRequests()
-        self.routes = Routes(self.lag, folder.has, self.is_pinned)
+        self.routes = Routes(self.lag, logs.has, self.is_pinned)
         self.forgetting: list[Callable[[str, int | None], int]] = []
         """Told of each conversation that is deleted, with its number if it is indexed; they say how much they forgot."""
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
@@ -93,7 +91,6 @@ class Space:
                 self._heads.move_to_end(conversation_id)
                 return head
         head = self._load(conversation_id)
-        self.writer.forget(self.folder.path(conversation_id))  # its tail may have been mended
         self._keep(head)
         return head
 
@@ -123,8 +120,8 @@ class Space:
             return self.head(conversation_id)
         try:
             self._write_held(stuck)
-        except OSError as error:
-            log.warning("held_messages_refused", conversation=conversation_id, reason=error.strerror or str(error))
+        except LogUnavailable as error:
+            log.warning("held_messages_refused", conversation=conversation_id, reason=error.reason)
             return stuck.end
         self.pending.release(conversation_id)
         return stuck.head
@@ -141,7 +138,7 @@ class Space:
             with self.locks.hold(conversation_id):
                 try:
                     self._write_held(stuck)
-                except (OSError, StorageUnavailable, ConversationNotFound) as error:
+                except (StorageUnavailable, ConversationNotFound) as error:
                     count = sum(len(batch.messages) for batch in stuck.batches)
                     log.error("held_messages_lost", conversation=conversation_id, messages=count, reason=str(error))
 
@@ -152,9 +149,9 @@ class Space:
             messages: list[Content] = [*placed_again(stuck.head, batch.messages, batch.turn_count)]
             try:
                 done = self._write(stuck.head, messages, batch.request, batch.draft_id)
-            except (TranscriptChanged, FileNotFoundError) as changed:
+            except (LogConflict, LogNotFound) as changed:
                 # Something else wrote to the file. It may have put these very messages there.
-                log.warning("transcript_changed", conversation=conversation_id, reason=str(changed))
+                log.warning("transcript_changed", conversation=conversation_id, reason=changed.reason)
                 self.forget(conversation_id)
                 try:
                     stuck.head = self._load(conversation_id)
@@ -162,7 +159,7 @@ class Space:
                     log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
                     self.pending.release(conversation_id)
                     raise
-                if batch.request and self.index.request(batch.request.id):
+                if batch.request and self.index.requests.find(batch.request.id):
                     self.pending.drop(stuck)
                 continue
             self.pending.written(stuck, done.head)
@@ -171,17 +168,15 @@ class Space:
         if not is_conversation_id(conversation_id):
             raise ConversationNotFound(conversation_id)
         try:
-            size = self.folder.path(conversation_id).stat().st_size
-        except FileNotFoundError:
-            raise not_there(self.folder, conversation_id) from None
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+            size = self.logs.length(conversation_id)
+        except LogNotFound:
+            raise self.transcripts.not_found(conversation_id) from None
         try:
-            stored = self.index.find(conversation_id)
+            stored = self.index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = catch_up(self.folder, self.index, conversation_id, stored, time=self.clock(), log_updates=True)
-                stored = caught.stored
-                if self.index.note_refused_cursors():
+                caught = self.transcripts.catch_up(self.index, conversation_id, stored, time=self.clock(), log_updates=True)
+                stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
+                if self.index.log.note_refused_cursors():
                     self.on_cursors_lost()
                 self.anchors.changed()
                 self.routes.changed()
@@ -204,17 +199,15 @@ class Space:
 
         Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
         """
-        stored = self.index.find(conversation_id)
+        stored = self.index.conversations.find(conversation_id)
         if self.lag.has(conversation_id) or self.pending.of(conversation_id):
             raise IndexUnavailable("the index did not take in the newest lines")
         if stored is None:
             wrong = "it is not in the index"
         else:
-            try:
-                read = read_whole(self.folder, conversation_id)
-                wrong = next(differences(self.folder, Contents(self.index), stored, read, words=False), "")
-            except OSError as error:
-                raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+            contents = Contents(self.index)
+            reading = self.transcripts.read_to_compare(contents, conversation_id, stored)
+            wrong = next(self.transcripts.differences(contents, conversation_id, stored, reading, words=False), "")
         if wrong:
             self.distrust(f"{conversation_id}: {wrong}")
             raise IndexUnavailable(f"the index is damaged: {wrong}")
@@ -239,12 +232,9 @@ class Space:
 
     def _read_head(self, conversation_id: str) -> ConversationState:
         """The end of a conversation by the transcript alone."""
-        try:
-            lines, conversation = read_unindexed(self.folder, conversation_id, None)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be read: {error.strerror}") from error
+        lines, conversation = self.transcripts.read_whole(conversation_id)
         if conversation is None:
-            raise not_there(self.folder, conversation_id)
+            raise self.transcripts.not_found(conversation_id)
         return ConversationState(conversation, lines[-1].end, lines[-1].sequence, None, indexed=False)
 
     def _keep(self, head: ConversationState) -> None:
@@ -261,7 +251,6 @@ class Space:
 
     def forget(self, conversation_id: str) -> None:
         """Drops what is remembered of a conversation: its file changed or went."""
-        self.writer.forget(self.folder.path(conversation_id))
         self.recent_turns.forget(conversation_id)
         self._recent_requests.forget(conversation_id)
         with self._guard:
@@ -292,7 +281,7 @@ class Space:
         """
         if held := self.pending.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        if known := self.lag.request(request_id) or self.index.request(request_id):
+        if known := self.lag.request(request_id) or self.index.requests.find(request_id):
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
@@ -303,7 +292,7 @@ class Space:
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
         if not self._recent_requests.has(conversation_id):
             head = self.head(conversation_id)
-            self._recent_requests.read(self.folder.path(conversation_id), conversation_id, head.size, head.lines)
+            self._recent_requests.read(self.logs, conversation_id, Position(head.lines, head.size))
         known = self._recent_requests.find(conversation_id, request_id)
         if known and not self.lag.has(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
@@ -313,13 +302,7 @@ class Space:
         """Writes the first lines of a new conversation, all or none, durable when it returns. The first says that it began; a
         message brings its sequence and turn. Raises StorageUnavailable. Hold its lock.
         """
-        lines, data = encoded(contents, request, "", offset=0, sequence=1)
-        try:
-            self.folder.create()
-            self.writer.create(self.folder.path(conversation_id), data)
-        except OSError as error:
-            raise StorageUnavailable(f"the transcript cannot be written: {error.strerror or error}") from error
-        return self._index(None, lines)
+        return self._index(conversation_id, None, self.transcripts.append(conversation_id, START, contents, request))
 
     def commit(
         self, head: ConversationState, contents: list[Content], request: RequestKey | None, *, draft_id: str = ""
@@ -338,20 +321,21 @@ class Space:
             raise self._hold(head, contents, request, draft_id, "it still refuses what came before")
         try:
             done = self._write(head, contents, request, draft_id)
-        except (TranscriptChanged, FileNotFoundError) as changed:
+        except (LogConflict, LogNotFound):
             self.forget(conversation_id)
             self.pending.release(conversation_id)
-            raise StorageUnavailable(f"the transcript cannot be written: {changed.strerror}") from changed
-        except OSError as error:
-            raise self._hold(head, contents, request, draft_id, error.strerror or str(error)) from error
+            raise
+        except LogUnavailable as error:
+            raise self._hold(head, contents, request, draft_id, error.reason) from error
         if stuck:
             self.pending.release(conversation_id)
         return done
 
     def _write(self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str) -> Committed:
-        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
-        self.writer.append(self.folder.path(head.conversation.id), data, head.size)
-        return self._index(head, lines)
+        end = Position(head.lines, head.size)
+        return self._index(
+            head.conversation.id, head, self.transcripts.append(head.conversation.id, end, contents, request, draft_id)
+        )
 
     def _hold(
         self, head: ConversationState, contents: list[Content], request: RequestKey | None, draft_id: str, reason: str
@@ -361,16 +345,21 @@ class Space:
         refused = f"the transcript cannot be written: {reason}"
         if not messages:
             return StorageUnavailable(refused)
-        lines, data = encoded(contents, request, draft_id, offset=head.size, sequence=head.lines + 1)
-        end = replace(head, conversation=folded_over(head.conversation, lines), size=lines[-1].end, lines=lines[-1].sequence)
-        batch = Batch(messages, head.conversation.turn_count, request, draft_id, len(data))
+        lines, data = encoded(entries_of(contents, request, draft_id), head.lines, head.size)
+        end = replace(
+            head,
+            conversation=self.transcripts.behind(head.conversation, lines, head.conversation.id),
+            size=lines[-1].end,
+            lines=lines[-1].sequence,
+        )
+        batch = Batch(messages, head.conversation.turn_count, request, draft_id, sum(map(len, data)))
         if self.pending.hold(stuck, end, batch, reason):
             return StorageUnavailable(f"{refused}. The messages are held and may be written later: repeat with the same request_id")
         return StorageUnavailable(f"{refused}, and no more messages can be held")
 
-    def _index(self, head: ConversationState | None, lines: list[Line]) -> Committed:
+    def _index(self, conversation_id: str, head: ConversationState | None, lines: list[Line]) -> Committed:
         before = head.conversation if head else None
-        after = folded_over(before, lines)
+        after = self.transcripts.behind(before, lines, conversation_id)
         number = head.number if head else None
         cursor = 0
         indexed = head is None or head.indexed

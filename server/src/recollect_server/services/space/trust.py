@@ -1,16 +1,14 @@
 """What is believed of an index that may be wrong, and what is known of requests without it."""
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from pathlib import Path
 
 import structlog
 
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.logs.files import open_transcript
-from recollect_server.storage.logs.reader import Line, line_of
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import LogStore, LogUnavailable, Position
 
 log = structlog.get_logger("recollect.space")
 
@@ -70,12 +68,12 @@ class RecentRequests:
         """Return whether a conversation's are kept."""
         return conversation_id in self._requests
 
-    def read(self, path: Path, conversation_id: str, size: int, lines: int) -> None:
-        """Keep the last requests of a transcript of so many bytes and lines, unless it cannot be read."""
+    def read(self, logs: LogStore, conversation_id: str, end: Position) -> None:
+        """Keep the last requests of a transcript that ends there, unless it cannot be read."""
         try:
-            self.begin(conversation_id, _tail(path, size, lines))
-        except OSError as error:
-            log.warning("last_requests_not_read", conversation=conversation_id, reason=error.strerror)
+            self.begin(conversation_id, logs.read_last(conversation_id, end, _TAIL))
+        except LogUnavailable as error:
+            log.warning("last_requests_not_read", conversation=conversation_id, reason=error.reason)
 
     def begin(self, conversation_id: str, lines: list[Line]) -> None:
         """Keep the requests of a conversation's last lines from here on."""
@@ -112,16 +110,3 @@ class RecentRequests:
         """The conversation's file changed or went."""
         with self._guard:
             self._requests.pop(conversation_id, None)
-
-
-def _tail(path: Path, size: int, lines: int) -> list[Line]:
-    """Read the last whole lines of a transcript, as many as a bound of bytes allows. Raises OSError."""
-    start = max(0, size - _TAIL)
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
-        raw = os.pread(handle, size - start, start).split(b"\n")[:-1]
-    finally:
-        os.close(handle)
-    if start:
-        raw = raw[1:]  # its beginning is not here
-    return [line_of(text, lines - len(raw) + 1 + at, 0) for at, text in enumerate(raw)]

@@ -17,9 +17,8 @@ from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten,
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
 from recollect_server.storage.index.updates import Row, UpdateKind
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,12 @@ def told(epoch: str, cursor: int, news: object) -> list[Placed]:
     return [_placed(epoch, row, news.conversation, entries) for row in rows]
 
 
-def read(epoch: str, folder: TranscriptFolder, changes: Changes) -> list[Placed]:
+def read(epoch: str, logs: LogStore, changes: Changes) -> list[Placed]:
     """The updates of a part of the log. Those of a conversation that is being deleted are left out: that it is gone follows.
 
-    Raises OSError.
+    Raises LogUnavailable.
     """
-    entries = {number: _entries(folder, changes, number) for number in changes.conversations}
+    entries = {number: _entries(logs, changes, number) for number in changes.conversations}
     found: list[Placed] = []
     for row in changes.rows:
         if row.kind == UpdateKind.DELETED:
@@ -57,19 +56,19 @@ def read(epoch: str, folder: TranscriptFolder, changes: Changes) -> list[Placed]
     return found
 
 
-def _entries(folder: TranscriptFolder, changes: Changes, number: int) -> dict[int, Entry] | None:
+def _entries(logs: LogStore, changes: Changes, number: int) -> dict[int, Entry] | None:
     """The lines that a conversation's rows name and that can be read; None if its transcript is gone."""
     wanted = [row for row in changes.rows if row.number == number]
     last = max(row.last for row in wanted)
     sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
     found: dict[int, Entry] = {}
     try:
-        for line in scan(folder.path(changes.conversations[number].id), offset, sequence):
+        for line in logs.read(changes.conversations[number].id, Position(sequence - 1, offset)):
             if line.entry is not None:
                 found[line.sequence] = line.entry
             if line.sequence >= last:
                 break
-    except FileNotFoundError:
+    except LogNotFound:
         return None
     return found
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import orjson
 
 from recollect_server.services.upkeep.recovery import Progress
-from recollect_server.storage.logs.files import Syncs, TranscriptFolder, open_transcript, sync_folder
-from recollect_server.storage.logs.ledger import LEDGERS
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.repair import whole_end
+from recollect_server.storage.logs.store import LEDGERS, Kind
 
 MANIFEST = "backup.json"
 RESTORING = ".restoring"  # behind a folder's name until all of it is there
@@ -40,24 +41,20 @@ class Copied:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progress) -> Copied:
+def back_up(source: FolderStore, space: str, target: Path, progress: Progress) -> Copied:
     """Copies the transcripts into an empty or new folder, durably. Raises CannotCopy, OSError."""
     if target.exists() and any(target.iterdir()):
         raise CannotCopy(f"{target} is not empty: name a new folder")
-    folder = TranscriptFolder.of(target, space)
-    folder.create()
+    copy = FolderStore.of(target, space)
+    copy.create()
     done = Copied()
-    files, done.conversations = _back_up_all(source, folder, done, progress)
+    files, done.conversations = _back_up_all(source, copy, Kind.CONVERSATION, done, progress)
     manifest: dict[str, object] = {"space": space, "files": files}
-    if source.external.root.is_dir():
-        folder.external.create()
-        manifest["external"], done.communications = _back_up_all(source.external, folder.external, done, progress)
+    if source.folder(Kind.COMMUNICATION).is_dir():
+        make_folder(copy.folder(Kind.COMMUNICATION))
+        manifest["external"], done.communications = _back_up_all(source, copy, Kind.COMMUNICATION, done, progress)
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
-    manifest["ledgers"] = {
-        name: list(_copy(source.ledger_path(name), folder.ledger_path(name)))
-        for name in LEDGERS
-        if source.ledger_path(name).exists()
-    }
+    manifest["ledgers"] = {name: list(_copy(source.path(name), copy.path(name))) for name in LEDGERS if source.path(name).exists()}
     sync_folder(target / space)
     _write(target / MANIFEST, orjson.dumps(manifest))
     sync_folder(target)
@@ -65,30 +62,30 @@ def back_up(source: TranscriptFolder, space: str, target: Path, progress: Progre
 
 
 def _back_up_all(
-    source: TranscriptFolder, folder: TranscriptFolder, done: Copied, progress: Progress
+    source: FolderStore, target: FolderStore, kind: Kind, done: Copied, progress: Progress
 ) -> tuple[dict[str, list[int]], int]:
-    """Copies the transcripts of a folder into another. Returns the size and checksum of each, and how many there are."""
+    """Copy the logs of a kind into another folder. Return the size and checksum of each, and how many there are."""
     files: dict[str, list[int]] = {}
-    names = sorted(name for name, _ in source.sizes())
+    names = sorted(name for name, _ in source.logs(kind))
     with Syncs() as syncs:
         for number, name in enumerate(names):
             progress(number, len(names))
             damages: list[Line] = []
             try:
-                size, checksum = _copy(source.path(name), folder.path(name), syncs, damages)
+                size, checksum = _copy(source.path(name), target.path(name), syncs, damages)
             except FileNotFoundError:
                 continue  # it was deleted meanwhile
             if size == 0:  # its first line is being written
-                folder.path(name).unlink()
+                target.path(name).unlink()
                 continue
             done.bytes += size
             files[name] = [size, checksum]
             done.problems += _said(name, damages)
-    sync_folder(folder.root)
+    sync_folder(target.folder(kind))
     return files, len(files)
 
 
-def restore(source: Path, space: str, target: TranscriptFolder, progress: Progress) -> Copied:
+def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
     """Copies a backup's transcripts to where nothing is yet, and compares each with what was backed up.
 
     What is damaged is copied too, and named. Nobody may have the target open. Raises CannotCopy, OSError.
@@ -96,71 +93,70 @@ def restore(source: Path, space: str, target: TranscriptFolder, progress: Progre
     try:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
             manifest = orjson.loads(file.read())
-        origin = TranscriptFolder.of(source, manifest["space"])
-        files = _files(origin, manifest["files"])
-        external = _files(origin.external, manifest["external"]) if "external" in manifest else None
-        ledgers = {
-            origin.ledger_path(name).stem: (int(size), int(crc)) for name, (size, crc) in manifest.get("ledgers", {}).items()
-        }
+        origin = FolderStore.of(source, manifest["space"])
+        files = _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION))
+        communications = origin.folder(Kind.COMMUNICATION)
+        external = _files(origin, manifest["external"], communications) if "external" in manifest else None
+        ledgers = _files(origin, manifest.get("ledgers", {}), origin.root.parent)
     except FileNotFoundError:
         raise CannotCopy(f"{source} has no {MANIFEST}: it is no backup, or not a complete one") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
-    for folder in (target, target.external):
-        if folder.root.exists() and any(folder.root.iterdir()):
-            raise CannotCopy(f"{folder.root} is not empty: a backup is restored to where nothing is (space {space})")
-    if there := [name for name in LEDGERS if target.ledger_path(name).exists()]:
-        raise CannotCopy(f"{target.ledger_path(there[0])} is there: a backup is restored to where nothing is (space {space})")
+    for folder in map(target.folder, Kind):
+        if folder.exists() and any(folder.iterdir()):
+            raise CannotCopy(f"{folder} is not empty: a backup is restored to where nothing is (space {space})")
+    if there := [path for path in map(target.path, LEDGERS) if path.exists()]:
+        raise CannotCopy(f"{there[0]} is there: a backup is restored to where nothing is (space {space})")
     done = Copied()
-    coming = _restore_all(origin, files, target, done, progress)
-    done.conversations = len(list(coming.sizes()))
+    done.conversations = _restore_all(origin, files, target.folder(Kind.CONVERSATION), done, progress)
     if external is not None:
-        coming_external = _restore_all(origin.external, external, target.external, done, progress)
-        done.communications = len(list(coming_external.sizes()))
-        _take_name(coming_external, target.external)
+        done.communications = _restore_all(origin, external, target.folder(Kind.COMMUNICATION), done, progress)
+        _take_name(target.folder(Kind.COMMUNICATION))
     _restore_ledgers(origin, ledgers, target, done)
-    _take_name(coming, target)  # last: without its conversations it is not restored
+    _take_name(target.folder(Kind.CONVERSATION))  # last: without its conversations it is not restored
     return done
 
 
-def _files(origin: TranscriptFolder, listed: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
-    """Size and checksum of each transcript that a manifest lists. Raises ValueError, TypeError, AttributeError."""
+def _files(origin: FolderStore, listed: dict[str, list[int]], folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and checksum of each log of a folder that a manifest lists. Raises ValueError, TypeError, AttributeError."""
+    if strange := [name for name in listed if origin.path(name).parent != folder]:
+        raise ValueError(f"{strange[0]} is not a file of {folder.name}")
     return {origin.path(name).stem: (int(size), int(checksum)) for name, (size, checksum) in listed.items()}
 
 
-def _restore_all(
-    origin: TranscriptFolder, files: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied, progress: Progress
-) -> TranscriptFolder:
-    """Copies transcripts to where they are kept until all are there. Returns that folder."""
-    coming = target.renamed(target.root.name + RESTORING)
-    if coming.root.is_symlink():
-        coming.root.unlink()  # rmtree refuses a link, and what is restored may not go where it leads
-    shutil.rmtree(coming.root, ignore_errors=True)
-    coming.create()
+def _restore_all(origin: FolderStore, files: dict[str, tuple[int, int]], target: Path, done: Copied, progress: Progress) -> int:
+    """Copy logs to where they are kept until all are there. Return how many were copied."""
+    coming = target.with_name(target.name + RESTORING)
+    if coming.is_symlink():
+        coming.unlink()  # rmtree refuses a link, and what is restored may not go where it leads
+    shutil.rmtree(coming, ignore_errors=True)
+    make_folder(coming)
+    count = 0
     with Syncs() as syncs:
         for number, (name, expected) in enumerate(sorted(files.items())):
             progress(number, len(files))
             damages: list[Line] = []
             try:
-                copied = _copy(origin.path(name), coming.path(name), syncs, damages)
+                copied = _copy(origin.path(name), coming / origin.path(name).name, syncs, damages)
             except FileNotFoundError:
                 done.problems.append(f"{name}: is missing in the backup")
                 continue
+            count += 1
             done.bytes += copied[0]
             if copied != expected:
                 done.problems.append(f"{name}: is not as it was backed up: {copied[0]} of {expected[0]} bytes")
                 done.problems += _said(name, damages)
-    sync_folder(coming.root)
-    return coming
+    sync_folder(coming)
+    return count
 
 
-def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int]], target: TranscriptFolder, done: Copied) -> None:
+def _restore_ledgers(origin: FolderStore, ledgers: dict[str, tuple[int, int]], target: FolderStore, done: Copied) -> None:
     for name, expected in sorted(ledgers.items()):
-        path = target.ledger_path(name)
+        path = target.path(name)
         coming = path.with_name(path.name + RESTORING)
         coming.unlink(missing_ok=True)
         try:
-            copied = _copy(origin.ledger_path(name), coming)
+            copied = _copy(origin.path(name), coming)
         except FileNotFoundError:
             done.problems.append(f"{name}: is missing in the backup")
             continue
@@ -170,11 +166,11 @@ def _restore_ledgers(origin: TranscriptFolder, ledgers: dict[str, tuple[int, int
     sync_folder(target.root.parent)
 
 
-def _take_name(coming: TranscriptFolder, target: TranscriptFolder) -> None:
-    if target.root.exists():
-        target.root.rmdir()
-    coming.root.rename(target.root)
-    sync_folder(target.root.parent)
+def _take_name(target: Path) -> None:
+    if target.exists():
+        target.rmdir()
+    target.with_name(target.name + RESTORING).rename(target)
+    sync_folder(target.parent)
 
 
 def _copy(source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None) -> tuple[int, int]:

@@ -11,23 +11,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete
-from recollect_server.services.external.catching_up import bring_up as bring_up_external
-from recollect_server.services.external.checking import index_problems
-from recollect_server.services.space.catching_up import IndexAhead, Mended, catch_up, forget_anchors_again, mend_whole
-from recollect_server.services.space.comparing import differences, lost_requests, read_whole
+from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete, forget_anchors_again
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.logs import IndexAhead, Logs, Totals
+from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import DAMAGED, NAME, Seal, break_seal, read_seal, remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorFile
-from recollect_server.storage.logs.files import TranscriptFolder
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -64,30 +65,30 @@ class Recovered:
     """The conversations that the index must be compared with before it is believed."""
 
 
-def recover(folder: TranscriptFolder, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
+def recover(logs: FolderStore, clock: Clock, progress: Progress, compared_at_once: int = COMPARED_AT_ONCE) -> Recovered:
     """Opens the index and brings it up to the transcripts. Raises StorageUnavailable, IndexUnavailable."""
-    folder.create()
-    folder.settle()
-    index, closed = _open(folder.root)
+    logs.create()
+    logs.settle()
+    index, closed = _open(logs.root)
     if index is not None:
         try:
-            done = _bring_up(folder, index, clock, progress, rebuilt=False)
-            return done if closed else _compared(folder, done, compared_at_once)
+            done = _bring_up(logs, index, clock, progress, rebuilt=False)
+            return done if closed else _compared(logs, done, compared_at_once)
         except IndexUnavailable as error:
             log.warning("index_ahead" if isinstance(error, IndexAhead) else "index_unusable", reason=str(error))
-    return rebuild(folder, clock, progress)
+    return rebuild(logs, clock, progress)
 
 
-def rebuild(folder: TranscriptFolder, clock: Clock, progress: Progress) -> Recovered:
+def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
     """Makes the index anew from the transcripts. Nobody may have it open. Raises StorageUnavailable, IndexUnavailable."""
-    remove_files(folder.root)
+    remove_files(logs.root)
     hit("recover.index_removed")
     try:
-        index = Index(folder.root)
+        index = Index(logs.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
-    index.claim_file(copied=False)
-    return _bring_up(folder, index, clock, progress, rebuilt=True)
+    index.log.claim_file(copied=False)
+    return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
 def _open(root: Path) -> tuple[Index | None, bool]:
@@ -107,8 +108,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     try:
         problem = index.problem()
         if not problem:
-            index.claim_file(copied=state is Seal.COPIED)
-            index.empty_log()  # after a crash it may hold words of what was deleted right before
+            index.log.claim_file(copied=state is Seal.COPIED)
+            index.removal.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -118,67 +119,111 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     return index, state is not Seal.MISSING
 
 
-def _compared(folder: TranscriptFolder, done: Recovered, at_once: int) -> Recovered:
+def _compared(logs: FolderStore, done: Recovered, at_once: int) -> Recovered:
     """Compare an index that no server closed with the transcripts, and leave what takes long for later.
 
-    Raises IndexUnavailable if they differ, and then has closed the index; OSError.
+    Raises IndexUnavailable if they differ, and then has closed the index; LogUnavailable, OSError.
     """
     index = done.index
     try:
-        sizes = dict(folder.sizes())
+        sizes = dict(logs.logs(Kind.CONVERSATION))
         whole = sum(sizes.values()) <= at_once
         contents = Contents(index)
-        for conversation_id in sizes:
-            stored = index.find(conversation_id)
-            if stored is None:  # its transcript cannot be read, and this was logged
-                continue
-            if whole:
-                read = read_whole(folder, conversation_id)
-                wrong = next(differences(folder, contents, stored, read), "")
-            else:
-                lost = lost_requests(folder, index, conversation_id)
-                wrong = f"the index does not know {len(lost)} of its requests, as {lost[0]}" if lost else ""
-            if wrong:
-                raise IndexUnavailable(f"it is damaged: {conversation_id}: {wrong}")
-        problems = [*(contents.problems() if whole else []), *index_problems(folder.external, index)]
-        if problems:
-            raise IndexUnavailable(f"it is damaged: {problems[0]}")
+        wrong = next(_differences(ConversationLogs(logs), contents, index, list(sizes), whole=whole), "")
+        if not wrong and whole:
+            wrong = next(iter(contents.problems()), "")
+        if not wrong:
+            communications = [name for name, _ in logs.logs(Kind.COMMUNICATION)]
+            wrong = next(_differences(CommunicationLogs(logs), contents, index, communications, whole=True), "")
+        if wrong:
+            raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
         index.close()
         raise
     return done if whole else replace(done, suspects=tuple(sizes))
 
 
-def _bring_up(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+def _differences(logs: Logs[Any], contents: Contents, index: Index, names: list[str], *, whole: bool) -> Iterator[str]:
+    """Yield what the index has otherwise than these logs; unless `whole`, only which of their requests it does not know."""
+    for name in names:
+        stored = logs.find(index, name)
+        if stored is None:  # its log cannot be read, and this was logged
+            continue
+        if whole:
+            reading = logs.read_to_compare(contents, name, stored)
+            yield from (f"{name}: {it}" for it in logs.differences(contents, name, stored, reading))
+        elif lost := logs.lost_requests(contents, name):
+            yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
+
+
+def _bring_up(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     """Brings the index up; closes it if that fails."""
     try:
-        return _look_after_all(folder, index, clock, progress, rebuilt=rebuilt)
+        return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
     except BaseException:
         index.close()
         raise
 
 
-def _mended(folder: TranscriptFolder, names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], Mended] | None]]:
-    """Each of these conversations, in their order. With `ahead` the tails of the next ones are mended meanwhile.
+def _recovered(logs: Logs[Any], names: list[str], *, ahead: bool) -> Iterator[tuple[str, Callable[[], RecoveredLog] | None]]:
+    """Yield each of these logs, in their order. With `ahead` the tails of the next ones are recovered meanwhile.
 
-    To mend one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
+    To recover one is mostly to wait for the disk, which takes the syncs of many files together in the time of a few.
     """
     if not ahead:
         yield from ((name, None) for name in names)
         return
-    with ThreadPoolExecutor(_AHEAD, "mend") as pool:
-        pending: deque[tuple[str, Future[Mended]]] = deque()
+    with ThreadPoolExecutor(_AHEAD, "recover") as pool:
+        pending: deque[tuple[str, Future[RecoveredLog]]] = deque()
         for name in names:
-            pending.append((name, pool.submit(mend_whole, folder, name)))
+            pending.append((name, pool.submit(logs.recover, name)))
             if len(pending) > 2 * _AHEAD:
                 first, future = pending.popleft()
                 yield first, future.result
         yield from ((name, future.result) for name, future in pending)
 
 
-def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversation_id: str, clock: Clock) -> None:
+def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Totals:
+    """Catch the index up with all logs of a kind: a stat for each that it has all of. Nobody may write one.
+
+    `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead, IndexUnavailable, OSError.
+    """
+    known = logs.progress(index)
+    behind: list[str] = []
+    done = Totals()
+    for name, size in logs.store.logs(logs.kind):
+        done.logs += 1
+        if known.pop(name, -1) != size:
+            behind.append(name)
+    if known:
+        raise IndexAhead(f"{len(known)} {logs.plural} are indexed and have no transcript, as {next(iter(known))}")
+    if behind and not rebuilt:
+        logs.skip_cursors(index)
+    for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
+        progress(number, len(behind))
+        about = {logs.noun: name}
+        try:
+            stored = None if rebuilt else logs.find(index, name)
+            caught = logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered)
+        except (ConversationNotFound, NothingNamed):
+            if logs.store.remove_empty(name):
+                done.logs -= 1
+                log.warning("empty_transcript_removed", **about)
+            else:
+                log.warning("transcript_without_a_line", **about)
+        except StorageUnavailable as error:
+            log.error("transcript_unreadable", **about, reason=str(error))
+        else:
+            done.messages += caught.messages
+            done.damaged += caught.damaged
+            done.bytes_cut += caught.bytes_cut
+    progress(len(behind), len(behind))
+    return done
+
+
+def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id: str, clock: Clock) -> None:
     """Finishes a delete that a crash interrupted, and logs that it does: of a long one, how far it is."""
-    size = folder.deleting_path(conversation_id).stat().st_size
+    size = logs.deleted_length(conversation_id)
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
     said = began = time.monotonic()
 
@@ -188,67 +233,35 @@ def _finish_interrupted_delete(folder: TranscriptFolder, index: Index, conversat
             said = time.monotonic()
             log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done)
 
-    removed = finish_delete(folder, index, conversation_id, clock(), progress)
+    removed = finish_delete(logs, index, conversation_id, clock(), progress)
     seconds = round(time.monotonic() - began, 1)
     log.warning("interrupted_delete_finished", conversation=conversation_id, seconds=seconds, messages=removed.get("messages", 0))
 
 
-def _look_after_all(folder: TranscriptFolder, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
-    deleting = folder.deleting()
+def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
+    deleting = logs.deleted()
     if deleting and not rebuilt:
-        index.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorFile(folder, TranscriptWriter(sync=True)) if deleting else None
-    bring_up_forgotten(folder, index)
+        index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
+    anchors = AnchorFile(logs) if deleting else None
+    bring_up_forgotten(logs, index)
     for conversation_id in deleting:
         if anchors:
             drop_anchors(anchors, conversation_id)
-        _finish_interrupted_delete(folder, index, conversation_id, clock)
+        _finish_interrupted_delete(logs, index, conversation_id, clock)
     hit("recover.deletes_finished")
-    known = index.progress()
-    behind: list[str] = []
-    total = 0
-    for conversation_id, size in folder.sizes():
-        total += 1
-        if known.pop(conversation_id, (-1, 0))[0] != size:
-            behind.append(conversation_id)
-    if known:
-        raise IndexAhead(f"{len(known)} conversations are indexed and have no transcript, as {next(iter(known))}")
-    if behind and not rebuilt:
-        index.skip_cursors()
-    messages = damaged = cut = 0
-    for done, (conversation_id, mended) in enumerate(_mended(folder, sorted(behind), ahead=rebuilt)):
-        progress(done, len(behind))
-        try:
-            stored = None if rebuilt else index.find(conversation_id)
-            caught = catch_up(
-                folder, index, conversation_id, stored, time=clock(), log_updates=not rebuilt, wait=False, mended=mended
-            )
-        except ConversationNotFound:
-            if folder.remove_empty(conversation_id):
-                total -= 1
-                log.warning("empty_transcript_removed", conversation=conversation_id)
-            else:
-                log.warning("transcript_without_a_line", conversation=conversation_id)
-            continue
-        except StorageUnavailable as error:
-            log.error("transcript_unreadable", conversation=conversation_id, reason=str(error))
-            continue
-        messages += caught.messages
-        damaged += caught.damaged
-        cut += caught.bytes_cut
+    conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
     index.settle()
-    forget_anchors_again(folder, index)
-    external = bring_up_external(folder.external, index, clock, rebuilt=rebuilt)
+    forget_anchors_again(logs, index)
+    external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")
-    progress(len(behind), len(behind))
     return Recovered(
         index,
         rebuilt,
-        total,
-        messages + external.messages,
-        damaged + external.damaged,
-        cut + external.bytes_cut,
-        external.communications,
+        conversations.logs,
+        conversations.messages + external.messages,
+        conversations.damaged + external.damaged,
+        conversations.bytes_cut + external.bytes_cut,
+        external.logs,
     )

@@ -4,17 +4,19 @@ Until that is done the service answers from the transcripts what it can, and sea
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import CommunicationNotFound, ConversationNotFound, IndexUnavailable, StorageUnavailable
-from recollect_server.services.deletion import bring_up_forgotten, finish_delete
-from recollect_server.services.external import catching_up as external
-from recollect_server.services.space.catching_up import catch_up, forget_anchors_again
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
+from recollect_server.services.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.index")
 
@@ -81,53 +83,43 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     old = space.index
     if old.give_up(reason):
         log.error("index_lost", reason=reason)
-    remove_files(space.folder.root)
+    remove_files(space.logs.root)
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
-    new = Index(space.folder.root, numbers_after=old.last_number())
+    new = Index(space.logs.root, numbers_after=old.last_number())
     try:
-        new.claim_file(copied=False)
-        bring_up_forgotten(space.folder, new)
-        for conversation_id, _ in space.folder.sizes():
-            if stopping():
-                new.want_rebuild("the server stopped while it was made")
-                new.close()
-                return False
-            with space.locks.hold(conversation_id):
-                _bring_up(space, new, conversation_id)
-        forget_anchors_again(space.folder, new)
-        _bring_up_external(space, new)
+        new.log.claim_file(copied=False)
+        bring_up_forgotten(space.logs, new)
+        for logs in (space.transcripts, CommunicationLogs(space.logs)):
+            for name, _ in space.logs.logs(logs.kind):
+                if stopping():
+                    new.want_rebuild("the server stopped while it was made")
+                    new.close()
+                    return False
+                with space.locks.hold(name):
+                    _catch_up(space, logs, new, name)
+        forget_anchors_again(space.logs, new)
         new.settle()  # what is routed asks it for what it has, and does not wait
         space.change_index(new)
     except BaseException:
         new.close()
         raise
-    known = new.progress()
+    known = new.conversations.progress()
     log.warning("index_made_anew", conversations=len(known))
-    for conversation_id, size in space.folder.sizes():
+    for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
             space.lag.note(conversation_id, "the new index does not have all of it")
-    for conversation_id in space.folder.deleting():  # their deletes found no index
+    for conversation_id in space.logs.deleted():  # their deletes found no index
         with space.locks.hold(conversation_id):
-            finish_delete(space.folder, new, conversation_id, space.clock())
+            finish_delete(space.logs, new, conversation_id, space.clock())
     return True
 
 
-def _bring_up(space: Space, new: Index, conversation_id: str) -> None:
-    if space.pending.of(conversation_id):  # the end of its file may be nothing: it is caught up when it is written to
-        space.lag.note(conversation_id, "its transcript refuses to be written")
+def _catch_up(space: Space, logs: Logs[Any], new: Index, name: str) -> None:
+    """Index a log anew. A communication that is written to meanwhile finds no index: who comes next indexes it."""
+    if space.pending.of(name):  # the end of its file may be nothing: it is caught up when it is written to
+        space.lag.note(name, "its transcript refuses to be written")
         return
     try:
-        catch_up(space.folder, new, conversation_id, None, time=space.clock(), log_updates=False, wait=False)
-    except (ConversationNotFound, StorageUnavailable) as error:
-        log.warning("transcript_passed_over", conversation=conversation_id, reason=str(error))
-
-
-def _bring_up_external(space: Space, new: Index) -> None:
-    """What is written to one meanwhile finds no index, and is indexed by whoever comes next (see `external.store`)."""
-    folder = space.folder.external
-    for communication_id, _ in folder.sizes() if folder.root.is_dir() else ():
-        with space.locks.hold(communication_id):
-            try:
-                external.catch_up(folder, new, communication_id, external.CaughtUp(), time=space.clock(), log_updates=False)
-            except (CommunicationNotFound, StorageUnavailable) as error:
-                log.warning("transcript_passed_over", communication=communication_id, reason=str(error))
+        logs.catch_up(new, name, logs.find(new, name), time=space.clock(), log_updates=False, wait=False)
+    except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
+        log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))

@@ -10,9 +10,10 @@ from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import id_range, message_id
 from recollect_server.storage.index.connections import looking
+from recollect_server.storage.index.external_checking import ExternalContents
 from recollect_server.storage.index.file import DAMAGED, NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.turns import searchable_text
+from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.words import tokens
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
@@ -27,6 +28,7 @@ class Contents:
     """All that an index holds. Raises IndexUnavailable."""
 
     def __init__(self, index: Index) -> None:
+        self.external = ExternalContents(index)
         self._index = index
         self._words: dict[int, int] | None = None
 

@@ -21,10 +21,10 @@ from recollect_server.domain.external import (
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.text import segment
 from recollect_server.storage.index import requests, words
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 _COLUMNS = (
     "id", "channel", "party", "trust", "scopes", "create_time", "update_time", "message_count", "open", "released", "bytes",
@@ -72,6 +72,11 @@ class StoredCommunication:
     bytes: int
     lines: int
 
+    @property
+    def state(self) -> Communication:
+        """Return the state of the log, as every stored log has it."""
+        return self.communication
+
 
 @dataclass(frozen=True, slots=True)
 class CommunicationFilter:
@@ -88,8 +93,11 @@ class CommunicationFilter:
 
 def take_in(
     connection: apsw.Connection, before: Communication | None, after: Communication, lines: list[Line], time: int, *, log: bool
-) -> None:
-    """Takes in lines that follow what is indexed. `log` False leaves the update log out. Raises apsw.Error if they do not."""
+) -> int:
+    """Take in lines that follow what is indexed, and return the communication's number.
+
+    `log` False leaves the update log out. Raises apsw.Error if the lines do not follow.
+    """
     indexed = connection.execute("SELECT bytes FROM external_communications WHERE id = ?", (after.id,)).get or 0
     if indexed != lines[0].offset:
         raise apsw.AbortError("the lines before these are not indexed")
@@ -119,6 +127,7 @@ def take_in(
             )
     for request in known.values():
         requests.add(connection, request)
+    return int(number)
 
 
 def searchable_text(message: ExternalMessage) -> str:

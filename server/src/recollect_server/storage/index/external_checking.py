@@ -23,7 +23,7 @@ class ExternalContents:
 
     def places(self, number: int) -> list[tuple[int, int, int]]:
         """Where the messages of a communication are, in order."""
-        return self._index.external_places(number, 1 << 62, 1 << 62)
+        return self._index.external.places(number, 1 << 62, 1 << 62)
 
     def deliveries(self, number: int) -> dict[str, int]:
         """What a provider delivered of it: the line by the provider's id."""
@@ -31,33 +31,24 @@ class ExternalContents:
             query = "SELECT provider_message_id, sequence FROM external_deliveries WHERE number = ?"
             return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
 
-    def words(self, number: int, sequence: int) -> int:
-        """Return a digest of the words that the index has for a message: each counts with its place, in any order."""
+    def has_words(self, number: int, message: ExternalMessage) -> bool:
+        """Return whether the index has the words of a message: each counts with its place, in any order."""
         if self._words is None:
             digests: defaultdict[int, int] = defaultdict(int)
             with self._index.reading() as connection:
                 for document, place, term in connection.execute("SELECT doc, offset, term FROM external_occurrences"):
                     digests[document] += hash((term, place))
             self._words = dict(digests)
-        return self._words.get(message_id(number, sequence), 0)
-
-    def words_of(self, message: ExternalMessage) -> int:
-        """Return the digest that a message must have."""
         with self._index.reading() as connection:
             found = tokens(connection, external.searchable_text(message).encode())
-        return sum(hash((stem, place)) for place, (_, _, stem) in enumerate(found))
+        expected = sum(hash((stem, place)) for place, (_, _, stem) in enumerate(found))
+        return self._words.get(message_id(number, message.sequence), 0) == expected
 
     def escalations(self, number: int) -> dict[str, Escalation]:
         """Its escalations by id."""
         with self._index.reading() as connection:
             found = external.escalations(connection, number, 1 << 62, None, resolved=True)
             return {escalation.id: escalation for escalation in found}
-
-    def requests(self, communication_id: str) -> dict[str, str]:
-        """The requests that its lines carried: hash by id."""
-        with self._index.reading() as connection:
-            query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
-            return {str(row[0]): str(row[1]) for row in connection.execute(query, (communication_id,))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
+from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.notes_words import Entry
-from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.updates import UpdateKind
-from recollect_server.storage.logs.reader import Line
+from recollect_server.storage.logs.lines import Line
 
 _KINDS: dict[type, UpdateKind] = {
     Began: UpdateKind.CREATED,

@@ -13,10 +13,10 @@ message's `timestamp` and `turnNumber`; the first line may leave out all but its
 
 A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and others) have the same lines.
 
-`files` knows the folder, `record` (with `fields` and `external_record`) turns an entry into a line and back, `writer` appends,
-`reader` reads, `repair` mends a tail after a crash, `soundness` says what is wrong with a file. `ledger` is a file of lines that no
-conversation has; `received` what is kept there of deliveries, `anchors` the one ledger that is written anew where something is to
-be forgotten.
+`store` is the contract of a log store, which is all that the layers above know; `folder` keeps it on files, with `files`, `writer`,
+`reader` and `repair`, which no other package imports but for tools that are about files. `record` (with `fields` and
+`external_record`) turns an entry into a line and back, `lines` knows a line's place. `ledger` is a log that no conversation has;
+`received` what is kept there of deliveries, `anchors` the one ledger that is replaced where something is to be forgotten.
 
 `index` imports it for what a line says; it imports nothing of `index`.
 """

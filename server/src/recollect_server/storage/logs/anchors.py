@@ -1,84 +1,73 @@
-"""The file of anchors, `<space>/anchors.jsonl`: those that callers set, and those kept of conversations that were deleted.
+"""The ledger of anchors: those that callers set, and those kept of conversations that were deleted.
 
-Its lines are those of a transcript, appended by the same writer and mended in the same way. What the writer of notes finds stands
-in the transcript that it was found in, and not here. Unlike a transcript the file is written anew where something in it is to be
-forgotten: a copy takes its name, so that the text is in no file of anchors any more.
+Its lines are those of a transcript. What the writer of notes finds stands in the transcript that it was found in, and not here.
+Unlike other logs the ledger is replaced where something in it is to be forgotten, so that the text is nowhere in it any more.
 """
 
-import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.files import COPY, TORN, TranscriptFolder, make_folder, open_transcript, sync_folder
-from recollect_server.storage.logs.ledger import ANCHORS
-from recollect_server.storage.logs.reader import Line, scan
-from recollect_server.storage.logs.record import Entry, encode
-from recollect_server.storage.logs.repair import mend
-from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
+from recollect_server.storage.logs.lines import Line, encoded
+from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import ANCHORS, START, LogConflict, LogNotFound, LogStore, LogUnavailable, Position
 
 log = structlog.get_logger("recollect.anchors")
 
 
 class AnchorFile:
-    """The file, read once and kept in memory: it has a line for each fact that a person set. Safe to call from any thread."""
+    """The ledger, read once and kept in memory: it has a line for each fact that a person set. Safe to call from any thread."""
 
-    def __init__(self, folder: TranscriptFolder, writer: TranscriptWriter) -> None:
-        """Reads it, with its tail mended. Raises OSError."""
+    def __init__(self, store: LogStore) -> None:
+        """Read it, with its tail recovered. Raises LogUnavailable."""
         self.lock = threading.RLock()
         """Held while it is written to, and by who decides by what is in it."""
         self.version = 0
         """Grows with every change of an anchor, here or in a transcript (see `changed`)."""
-        self._path = folder.ledger_path(ANCHORS)
-        self._torn = self._path.with_name(self._path.name + TORN)
-        self._writer = writer
+        self._store = store
         self._lines: list[Line] = []
         self._requests: dict[str, Line] = {}
         self._read()
 
     @property
     def entries(self) -> list[Entry]:
-        """What its lines say, in order."""
+        """Return what its lines say, in order."""
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
 
     def request(self, request_id: str) -> Entry | None:
-        """The line that a request wrote."""
+        """Return the line that a request wrote."""
         line = self._requests.get(request_id)
         return line.entry if line else None
 
     def forgotten(self) -> dict[str, int]:
-        """Up to when what was found for a key does not count, by key."""
+        """Return up to when what was found for a key does not count, by key."""
         return {it.key: it.time for entry in self.entries if isinstance(it := entry.content, AnchorForgotten)}
 
     def changed(self) -> None:
-        """An anchor changed: in this file, in a transcript, or in what the index has of them."""
+        """Note that an anchor changed: here, in a transcript, or in what the index has of them."""
         self.version += 1
 
     def append(self, entry: Entry) -> None:
-        """Adds a line, durable when it returns. Raises OSError; then nothing is added."""
-        data = encode(entry)
+        """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
         with self.lock:
-            size, sequence = (self._lines[-1].end, self._lines[-1].sequence) if self._lines else (0, 0)
+            end = Position(self._lines[-1].sequence, self._lines[-1].end) if self._lines else START
+            lines, data = encoded([entry], *end)
             try:
-                if self._path.exists():
-                    self._writer.append(self._path, data, size)
-                else:
-                    make_folder(self._path.parent)
-                    self._writer.create(self._path, data)
-            except TranscriptChanged:
+                self._store.append(ANCHORS, end, data)
+            except LogConflict:
                 self._read()  # something else wrote to it: the next call knows what
                 raise
-            self._take(Line(sequence + 1, size, len(data), entry))
+            self._take(lines[0])
             self.changed()
 
     def rewrite(self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry] | None = None) -> int:
-        """Writes it anew with every anchor changed, or left out (None), and lines added. Returns how many were left out.
+        """Replace it with every anchor changed, or left out (None), and lines added. Return how many were left out.
 
-        Damaged lines are left out too: they may have what is to be forgotten. Raises OSError; then it is as it was.
+        Damaged lines are left out too: they may have what is to be forgotten. Raises LogUnavailable; then it is as it was.
         """
         with self.lock:
             kept: list[Entry] = []
@@ -91,26 +80,34 @@ class AnchorFile:
                     kept += [Entry(after, entry.stamp)] if after else []
                 elif not any(isinstance(new.content, AnchorForgotten) and _key(content) == new.content.key for new in added or ()):
                     kept.append(entry)
-            self._replace(b"".join(map(encode, kept + (added or []))))
+            try:
+                self._store.replace(ANCHORS, encoded(kept + (added or []))[1])
+            except LogUnavailable:
+                with suppress(LogUnavailable):
+                    self._read()  # it may have been replaced, and only the sync have failed
+                raise
+            self._read()
             return gone
 
     def drop_source(self, conversation_id: str) -> int:
-        """A conversation goes: so do the anchors that came from it. Returns how many. Raises OSError."""
+        """Remove the anchors that came from a conversation that goes. Return how many. Raises LogUnavailable."""
         with self.lock:
             if not any(isinstance(e.content, AnchorSet) and e.content.conversation_id == conversation_id for e in self.entries):
                 return 0
             return self.rewrite(lambda anchor: None if anchor.conversation_id == conversation_id else anchor)
 
     def _read(self) -> None:
+        lines: list[Line] = []
+        with suppress(LogNotFound):
+            if torn := self._store.recover(ANCHORS):
+                log.warning("torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason)
+            self._store.remove_empty(ANCHORS)
+            lines += self._store.read(ANCHORS)
         self._lines, self._requests = [], {}
-        self._path.with_name(self._path.name + COPY).unlink(missing_ok=True)
-        if self._path.exists():
-            if torn := mend(self._path, self._torn):
-                log.warning("torn_tail_cut", file=self._path.name, bytes=torn.bytes_cut, reason=torn.reason)
-            for line in scan(self._path):
-                if line.entry is None:
-                    log.warning("damaged_line", file=self._path.name, line=line.sequence, reason=line.damage)
-                self._take(line)
+        for line in lines:
+            if line.entry is None:
+                log.warning("damaged_line", ledger=ANCHORS, line=line.sequence, reason=line.damage)
+            self._take(line)
         self.changed()
 
     def _take(self, line: Line) -> None:
@@ -118,33 +115,13 @@ class AnchorFile:
         if line.entry and line.entry.stamp.request_id:
             self._requests[line.entry.stamp.request_id] = line
 
-    def _replace(self, data: bytes) -> None:
-        copy = self._path.with_name(self._path.name + COPY)
-        make_folder(self._path.parent)
-        copy.unlink(missing_ok=True)
-        handle = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        hit("anchors.copied")
-        copy.rename(self._path)
-        try:
-            hit("anchors.replaced")
-            self._torn.unlink(missing_ok=True)
-            sync_folder(self._path.parent)
-        finally:
-            self._writer.forget(self._path)
-            self._read()
 
-
-def forgotten_keys(folder: TranscriptFolder) -> dict[str, int]:
-    """As `AnchorFile.forgotten`, of a file that nobody has open. Raises OSError."""
-    path = folder.ledger_path(ANCHORS)
-    if not path.exists():
-        return {}
-    contents = [line.entry.content for line in scan(path) if line.entry]
-    return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}
+def forgotten_keys(store: LogStore) -> dict[str, int]:
+    """As `AnchorFile.forgotten`, of a ledger that nobody has open. Raises LogUnavailable."""
+    with suppress(LogNotFound):
+        contents = [line.entry.content for line in store.read(ANCHORS) if line.entry]
+        return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}
+    return {}
 
 
 def _key(content: object) -> str:

@@ -1,16 +1,12 @@
-"""The folder of a space: which file is whose, and what makes a change of the folder itself durable."""
+"""Files and folders: opened safely, and made durable with their names."""
 
 import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
-from recollect_server.domain.ids import is_communication_id, is_conversation_id
 from recollect_server.storage.failpoints import hit
 
 SUFFIX = ".jsonl"
@@ -20,110 +16,6 @@ COPY = ".copy"  # a transcript's good prefix, until it takes the name (see write
 
 _SYNCS = 16  # files that are synced at the same time
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not be waited for
-
-
-class TranscriptFolder:
-    """`<data-dir>/<space>/conversations`: one `conv-….jsonl` a conversation, beside the index.
-
-    Also `<data-dir>/<space>/external`, where what is called a conversation here is an external communication, `ext-….jsonl`.
-    """
-
-    def __init__(self, root: Path, is_name: Callable[[str], bool] = is_conversation_id) -> None:
-        self.root = root
-        self._is_name = is_name
-
-    @classmethod
-    def of(cls, data_dir: Path, space: str) -> "TranscriptFolder":
-        """The conversations of a space in a data folder."""
-        return cls(data_dir / space / "conversations")
-
-    @property
-    def external(self) -> "TranscriptFolder":
-        """The folder of the external communications, beside this one. It is there once there is one."""
-        return TranscriptFolder(self.root.with_name("external"), is_communication_id)
-
-    def renamed(self, name: str) -> "TranscriptFolder":
-        """The same kind of folder beside this one, of another name."""
-        return TranscriptFolder(self.root.with_name(name), self._is_name)
-
-    def create(self) -> None:
-        """Makes the folder and its parents, for the owner alone (0700). Harmless if it is there."""
-        make_folder(self.root)
-
-    def settle(self) -> None:
-        """Makes durable what a killed process may have left to the system's cache: the names here and of the folders above."""
-        for folder in (self.root, *self.root.parents[:2]):
-            sync_folder(folder)
-        with suppress(PermissionError):  # what is above the data folder need not be ours
-            sync_folder(self.root.parents[2])
-
-    def path(self, conversation_id: str) -> Path:
-        """Where the transcript is. Raises ValueError for a text that is not the name of one: it could be a path."""
-        return _path(self.root, conversation_id)
-
-    def ledger_path(self, name: str) -> Path:
-        """Where the ledger of this name is: beside the transcripts. Raises ValueError for a text that is no such name."""
-        if not name.isidentifier():
-            raise ValueError("not the name of a ledger")
-        return self.root.parent / f"{name}{SUFFIX}"
-
-    def has(self, conversation_id: str) -> bool:
-        """Whether there is a transcript of that name."""
-        return is_conversation_id(conversation_id) and self.path(conversation_id).exists()
-
-    def is_taken(self, conversation_id: str) -> bool:
-        """Whether anything of a conversation of that name is here: its transcript, a part of it, or a delete that has not ended."""
-        paths = (self.path(conversation_id), self.deleting_path(conversation_id), self.torn_path(conversation_id))
-        return any(map(os.path.lexists, paths))
-
-    def sizes(self) -> Iterator[tuple[str, int]]:
-        """Every conversation that has a transcript, with the file's size in bytes."""
-        for name, entry in self._entries(SUFFIX):
-            yield name, entry.stat(follow_symlinks=False).st_size
-
-    def deleting(self) -> list[str]:
-        """The conversations whose delete has begun and not ended."""
-        return [name for name, _ in self._entries(SUFFIX + DELETING)]
-
-    def deleting_path(self, conversation_id: str) -> Path:
-        """Where the transcript of a conversation is while it is being deleted."""
-        path = self.path(conversation_id)
-        return path.with_name(path.name + DELETING)
-
-    def torn_path(self, conversation_id: str) -> Path:
-        """Where the cut-off tails of a transcript are kept."""
-        path = self.path(conversation_id)
-        return path.with_name(path.name + TORN)
-
-    def copy_path(self, conversation_id: str) -> Path:
-        """Where a copy of a transcript is that a crash kept from taking its name."""
-        path = self.path(conversation_id)
-        return path.with_name(path.name + COPY)
-
-    def remove_empty(self, conversation_id: str) -> bool:
-        """Removes what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
-        path = self.path(conversation_id)
-        try:
-            if path.stat(follow_symlinks=False).st_size:
-                return False
-            path.unlink()
-        except OSError:
-            return False
-        return True
-
-    def _entries(self, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        with os.scandir(self.root) as entries:
-            for entry in entries:
-                name = entry.name.removesuffix(suffix)
-                if name != entry.name and self._is_name(name) and entry.is_file(follow_symlinks=False):
-                    yield name, entry
-
-
-@lru_cache(maxsize=16384)
-def _path(root: Path, conversation_id: str) -> Path:
-    if not is_conversation_id(conversation_id) and not is_communication_id(conversation_id):
-        raise ValueError("not the name of a conversation")
-    return root / f"{conversation_id}{SUFFIX}"
 
 
 def open_transcript(path: Path, flags: int) -> int:

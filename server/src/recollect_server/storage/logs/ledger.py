@@ -1,82 +1,68 @@
-"""A file of lines beside a space's conversations, for what is true of the space and of no conversation: only the ledger says it.
+"""A log of lines that are true of a space and of no conversation: only the ledger says them.
 
-`<space>/<name>.jsonl`, with lines as a transcript's: one JSON object, ended by its checksum. It is only added to, each write synced
-before it counts. `identities` says who is an owner; `forgotten` which messages of providers were in conversations that are deleted.
-`anchors` is beside them, and written anew where something is to be forgotten (see `anchors`).
+`<space>/<name>.jsonl` in a folder, with lines as a transcript's: one JSON object, ended by its checksum. `identities`
+says who is an owner; `forgotten` which messages of providers were in conversations that are deleted. `anchors` is beside them, and
+replaced where something is to be forgotten (see `anchors`).
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import structlog
 
-from recollect_server.storage.logs.files import TORN, TranscriptFolder, open_transcript
 from recollect_server.storage.logs.record import Damaged, seal, unseal
-from recollect_server.storage.logs.repair import mend
-from recollect_server.storage.logs.writer import TranscriptWriter
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
 
 _guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
 
 log = structlog.get_logger("recollect.ledger")
 
-IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
-LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS)
-
 
 class Ledger:
-    """An append-only file of a space. Safe to call from any thread of the one process that has the space open."""
+    """An append-only ledger of a space. Safe to call from any thread."""
 
-    def __init__(self, folder: TranscriptFolder, name: str, *, sync: bool = True) -> None:
-        """The ledger of this name beside a folder of transcripts. It need not be there yet."""
-        self.path = folder.ledger_path(name)
-        self._writer = TranscriptWriter(sync=sync)
+    def __init__(self, store: LogStore, name: str) -> None:
+        """Open the ledger of this name. It need not be there yet."""
+        self.name = name
+        self._store = store
 
-    def mend(self) -> None:
-        """Cuts off what a crash left half-written, and keeps it beside the file. Raises OSError."""
-        if not self.path.exists():
+    def recover(self) -> None:
+        """Cut off what a crash left half-written, and keep it beside the ledger. Raises LogUnavailable."""
+        try:
+            torn = self._store.recover(self.name)
+        except LogNotFound:
             return
-        torn = mend(self.path, self.path.with_name(self.path.name + TORN))
         if torn:
-            log.warning("torn_tail_cut", ledger=self.path.name, bytes=torn.bytes_cut, reason=torn.reason)
-        if self.path.stat().st_size == 0:
-            self.path.unlink()
+            log.warning("torn_tail_cut", ledger=self.name, bytes=torn.bytes_cut, reason=torn.reason)
+        self._store.remove_empty(self.name)
 
     def size(self) -> int:
-        """Bytes of the file; 0 if there is none."""
+        """Return the ledger's bytes; 0 if there is none."""
         try:
-            return self.path.stat().st_size
-        except FileNotFoundError:
+            return self._store.length(self.name)
+        except LogNotFound:
             return 0
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What the lines say, oldest first. A damaged line is passed over with a warning. Raises OSError."""
+        """Yield what the lines say, oldest first. A damaged line is passed over with a warning. Raises LogUnavailable."""
         try:
-            handle = open_transcript(self.path, os.O_RDONLY)
-        except FileNotFoundError:
+            raw = self._store.raw(self.name)
+        except LogNotFound:
             return
-        with os.fdopen(handle, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    said = unseal(line.removesuffix(b"\n"))
-                except (Damaged, ValueError) as damage:
-                    log.warning("damaged_line", ledger=self.path.name, line=number, reason=str(damage))
-                    continue
-                if isinstance(said, dict):
-                    yield said
+        for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else (), start=1):
+            try:
+                fields = unseal(line)
+            except (Damaged, ValueError) as damage:
+                log.warning("damaged_line", ledger=self.name, line=number, reason=str(damage))
+                continue
+            if isinstance(fields, dict):
+                yield fields
 
     def append(self, *lines: dict[str, Any]) -> None:
-        """Adds lines, all or none, durable when it returns. Raises OSError."""
-        data = b"".join(
-            seal({**line, "batch": (number, len(lines))} if len(lines) > 1 else line) for number, line in enumerate(lines, start=1)
-        )
+        """Add lines, all or none, durable when it returns. Raises LogUnavailable."""
+        count = len(lines)
+        sealed = [seal({**line, "batch": (at, count)} if count > 1 else line) for at, line in enumerate(lines, start=1)]
         with _guard:
-            if size := self.size():
-                self._writer.append(self.path, data, size)
-            else:
-                self._writer.create(self.path, data)
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._writer.close()
+            # How many lines there are is not counted: a ledger has one writer, and its bytes say where it ends.
+            self._store.append(self.name, Position(bytes=self.size()), sealed)

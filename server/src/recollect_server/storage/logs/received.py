@@ -6,31 +6,30 @@ the ids that it has are added to the ledger `forgotten`, as hashes: of what was 
 
 import hashlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from recollect_server.domain.conversation import CommandRun
 from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.reader import line_of, raw_lines
+from recollect_server.storage.logs.lines import line_of
 
 _LINE = 1000  # hashes of one line of the ledger
 _DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')  # a line without it has no delivery, and is not decoded
 
 
 def key_of_delivery(channel: str, provider_message_id: str) -> str:
-    """A delivery as the `requestId` of the lines that it wrote. No caller's request id has a space."""
+    """Return a delivery as the `requestId` of the lines that it wrote. No caller's request id has a space."""
     return f"{channel} {provider_message_id}"
 
 
 def hash_of_delivery(key: str) -> str:
-    """What is kept of a delivery: 96 bits of its SHA-256, in hex."""
+    """Return what is kept of a delivery: 96 bits of its SHA-256, in hex."""
     return hashlib.sha256(key.encode()).hexdigest()[:24]
 
 
-def deliveries(path: Path) -> list[str]:
-    """The hashes of the deliveries that a transcript has, and of the requests that ran commands, none twice. Raises OSError."""
+def deliveries(lines: Iterable[bytes]) -> list[str]:
+    """Return the hashes of the deliveries that lines of a transcript have, and of the requests that ran commands, none twice."""
     found: dict[str, None] = {}
-    for line in (line_of(raw, 1, 0) for raw in raw_lines(path) if _DELIVERED.search(raw)):
+    for line in (line_of(raw, 1, 0) for raw in lines if _DELIVERED.search(raw)):
         key = line.entry.stamp.request_id if line.entry else ""
         if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
             found[hash_of_delivery(key)] = None
@@ -38,13 +37,13 @@ def deliveries(path: Path) -> list[str]:
 
 
 def forget_deliveries(ledger: Ledger, hashes: list[str]) -> None:
-    """Adds deliveries to the ledger, durably. Raises OSError."""
+    """Add deliveries to the ledger, durably. Raises LogUnavailable."""
     for start in range(0, len(hashes), _LINE):
         ledger.append({"type": "forgotten", "deliveries": hashes[start : start + _LINE]})
 
 
 def forgotten_deliveries(ledger: Ledger) -> Iterator[str]:
-    """All hashes of the ledger. Raises OSError."""
+    """Yield all hashes of the ledger. Raises LogUnavailable."""
     for line in ledger.lines():
         if isinstance(them := line.get("deliveries"), list):
             yield from (it for it in them if isinstance(it, str))

@@ -10,24 +10,17 @@ the system's cache alone, marked as written: the next sync would report it done.
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, sync_folder
-from recollect_server.storage.logs.reader import Line, line_of, scan
+from recollect_server.storage.logs.lines import Line, line_of
+from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import has_checksum, is_object
+from recollect_server.storage.logs.store import TornTail
 
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
-
-
-@dataclass(frozen=True, slots=True)
-class TornTail:
-    """What was cut off: how many bytes, and why."""
-
-    bytes_cut: int
-    reason: str
 
 
 def mend(path: Path, torn: Path, offset: int = 0, sequence: int = 1, see: Callable[[Line], None] | None = None) -> TornTail | None:
@@ -152,3 +145,26 @@ def _keep(torn: Path, data: bytes) -> None:
     finally:
         os.close(handle)
     sync_folder(torn.parent)
+
+
+def look_through(path: Path, size: int) -> Iterator[Line | str]:
+    """Yield every line up to the torn tail, damaged ones too, and in its place what is wrong. Raises OSError."""
+    good, why, _ = whole_end(path, 0, 1, size)
+    if good < size:
+        yield f"the last {size - good} bytes are torn: {why}"
+    elif good > size:
+        yield "the last line has no newline"
+    batch: tuple[int, int] | None = None  # of the line before; None where it cannot be told
+    for line in scan(path):
+        if line.offset >= good:
+            break
+        yield line
+        if line.entry is None:
+            yield f"line {line.sequence} is damaged: {line.damage}"
+            batch = None
+            continue
+        stamp = line.entry.stamp
+        expected = batch and ((1, stamp.batch[1]) if batch[0] == batch[1] else (batch[0] + 1, batch[1]))
+        if expected and stamp.batch != expected:
+            yield f"line {line.sequence} is {stamp.batch[0]} of {stamp.batch[1]} of a batch, and {expected[0]} should be here"
+        batch = stamp.batch

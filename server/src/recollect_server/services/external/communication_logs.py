@@ -1,0 +1,137 @@
+"""Transcripts of third parties and what the index shows of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from recollect_server.domain.conversation import Content, Unknown
+from recollect_server.domain.errors import CommunicationNotFound
+from recollect_server.domain.external import (
+    Communication,
+    CommunicationBegan,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+    fold,
+)
+from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.external import StoredCommunication
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.store import Kind
+
+
+class CommunicationLogs(Logs[Communication]):
+    """Transcripts of third parties."""
+
+    kind = Kind.COMMUNICATION
+    noun = "communication"
+    plural = "external communications"
+    failpoints = ("external.mended", "external.part")
+
+    def fold(self, before: Communication | None, content: Content, name: str) -> Communication | None:
+        """Return the state after an entry; a lost first line is made up for."""
+        if isinstance(content, CommunicationBegan):
+            content = replace(content, id=name)  # a file that was copied under another name is another communication
+        after = fold(before, content)
+        if after is None and type(content) is not Unknown:
+            # The first line is damaged. The log's name says which one it is, the lines that follow say the rest.
+            time = content.timestamp if isinstance(content, ExternalMessage) else getattr(content, "time", 0)
+            after = fold(Communication(name, LOST_CHANNEL, "", time, time), content)
+        return after
+
+    def is_message(self, content: Content) -> bool:
+        """Return whether an entry is a third party's message, or one to it."""
+        return isinstance(content, ExternalMessage)
+
+    def not_found(self, name: str) -> CommunicationNotFound:
+        """Return the error for a communication of which no line can be read."""
+        return CommunicationNotFound(name)
+
+    def find(self, index: Index, name: str) -> StoredCommunication | None:
+        """Return what the index has of a communication."""
+        return index.external.find(name)
+
+    def progress(self, index: Index) -> dict[str, int]:
+        """Return how many bytes of each transcript are indexed."""
+        return index.external.progress()
+
+    def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
+        """Return whether the newest message still stands where the index says."""
+        places = index.external.places(stored.number, 1 << 62, 1)
+        lines = self.store.read_at(stored.state.id, places) if places else []
+        return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
+
+    def add(
+        self,
+        index: Index,
+        number: int | None,  # noqa: ARG002 - the index finds it by name
+        before: Communication | None,
+        after: Communication,
+        lines: list[Line],
+        *,
+        time: int,
+        failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
+        log: bool,
+    ) -> int:
+        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never called."""
+        return index.external.add(before, after, lines, time=time, log=log)
+
+    def skip_cursors(self, index: Index) -> None:
+        """Leave out the cursors of updates that a crash may have taken."""
+        index.external.skip_cursors()
+
+    def reading(self, contents: Contents | None, number: int | None) -> "CommunicationReading":
+        """Begin to read a transcript."""
+        return CommunicationReading(contents, number)
+
+
+@dataclass(slots=True)
+class CommunicationReading(Reading[Communication]):
+    """A transcript of a third party that is read to its end. The words of a message are compared as it is read: many are long."""
+
+    places: list[Place] = field(default_factory=list)
+    wordless: list[int] = field(default_factory=list)
+    """Lines whose words the index has otherwise."""
+    deliveries: dict[str, int] = field(default_factory=dict)
+    repeated: list[tuple[int, int]] = field(default_factory=list)
+    """Lines with what another line before has, which was delivered once."""
+    escalations: dict[str, Escalation] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        """Add a whole line."""
+        assert line.entry is not None
+        match line.entry.content:
+            case ExternalMessage() as message:
+                self.places.append((line.sequence, line.offset, line.length))
+                if self.contents and self.number is not None and not self.contents.external.has_words(self.number, message):
+                    self.wordless.append(line.sequence)
+                if message.provider_message_id in self.deliveries:
+                    self.repeated.append((line.sequence, self.deliveries[message.provider_message_id]))
+                elif message.provider_message_id:
+                    self.deliveries[message.provider_message_id] = line.sequence
+            case EscalationOpened() as it if self.state:
+                self.escalations[it.id] = Escalation(it.id, self.state.id, it.sequence, it.question, it.time)
+            case EscalationResolved() as it if asked := self.escalations.get(it.id):
+                self.escalations[it.id] = replace(asked, answer=it.answer, resolve_time=it.time)
+            case _:
+                pass
+
+    def problems(self) -> Iterator[str]:
+        """Yield what stands twice, and was delivered once."""
+        for line, before in self.repeated:
+            yield f"line {line} was delivered before, as line {before}"
+
+    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+        """Yield messages, words, deliveries and escalations that the index has otherwise."""
+        external = contents.external
+        if external.places(number) != self.places:
+            yield "its messages stand in the index otherwise"
+        if words and self.wordless:
+            yield f"the index has other words than the transcript, as of line {self.wordless[0]}"
+        if external.deliveries(number) != self.deliveries:
+            yield "the index has other deliveries than the transcript"
+        if external.escalations(number) != self.escalations:
+            yield "the index has other escalations than the transcript"

@@ -1,0 +1,165 @@
+"""Transcripts of conversations and what the index shows of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from recollect_server.domain.addresses import EMAIL
+from recollect_server.domain.conversation import (
+    AnchorSet,
+    Began,
+    Content,
+    Continued,
+    Conversation,
+    Event,
+    OpenCall,
+    fold,
+    open_calls_after,
+)
+from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound
+from recollect_server.domain.ids import time_of
+from recollect_server.domain.message import Message
+from recollect_server.domain.routing import mail_ids_of
+from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import Line, contents_of
+from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.store import Kind
+
+
+class ConversationLogs(Logs[Conversation]):
+    """Transcripts of conversations."""
+
+    kind = Kind.CONVERSATION
+    noun = "conversation"
+    plural = "conversations"
+    failpoints = ("catch_up.mended", "catch_up.part")
+
+    def fold(self, before: Conversation | None, content: Content, name: str) -> Conversation | None:
+        """Return the state after an entry; a lost first line is made up for."""
+        if isinstance(content, Began):
+            # A file that was copied under another name is another conversation. One that was written by hand may not say when
+            # it began.
+            content = replace(content, id=name, time=content.time or time_of(name))
+        after = fold(before, content)
+        if after is None and isinstance(content, Message | Event):
+            # The first line is damaged. The log's name says which conversation it is, the lines that follow say the rest.
+            time = content.timestamp if isinstance(content, Message) else content.time
+            after = fold(Conversation(name, LOST_CHANNEL, time, time), content)
+        return after
+
+    def is_message(self, content: Content) -> bool:
+        """Return whether an entry is a message."""
+        return isinstance(content, Message)
+
+    def not_found(self, name: str) -> ConversationNotFound:
+        """Return why no line can be read: it never began or was deleted, or each of its lines is damaged."""
+        remains = self.store.remains(name)
+        return ConversationDamaged(name, remains) if remains else ConversationNotFound(name)
+
+    def find(self, index: Index, name: str) -> Stored | None:
+        """Return what the index has of a conversation."""
+        return index.conversations.find(name)
+
+    def progress(self, index: Index) -> dict[str, int]:
+        """Return how many bytes of each transcript are indexed."""
+        return {name: size for name, (size, _) in index.conversations.progress().items()}
+
+    def goes_on(self, index: Index, stored: Indexed[Conversation]) -> bool:
+        """Return whether the newest message still stands where the index says.
+
+        What was put in or taken out before it moves it. Then nothing that the index knows is where it says.
+        """
+        if not (newest := index.messages.newest(stored.number)):
+            return True
+        place, turn_number, timestamp = newest
+        entry = self.store.read_at(stored.state.id, [place])[0].entry
+        content = entry.content if entry else None
+        return isinstance(content, Message) and (content.turn_number, content.timestamp) == (turn_number, timestamp)
+
+    def whole(self, stored: Indexed[Conversation]) -> Conversation:
+        """Return the state in the index, with the open tool calls, which an older version did not index."""
+        if not isinstance(stored, Stored) or not stored.calls_unknown:
+            return stored.state
+        calls: tuple[OpenCall, ...] = ()
+        for line in islice(self.store.read(stored.state.id), stored.lines):
+            if line.entry and isinstance(line.entry.content, Message):
+                calls = open_calls_after(calls, line.entry.content)
+        return replace(stored.state, open_calls=calls)
+
+    def add(
+        self,
+        index: Index,
+        number: int | None,
+        before: Conversation | None,
+        after: Conversation,
+        lines: list[Line],
+        *,
+        time: int,
+        failed: Callable[[str], None],
+        log: bool,
+    ) -> int:
+        """Put lines in, to be taken in by the index later."""
+        mail = mail_ids_of(contents_of(lines)) if after.channel == EMAIL else ()
+        return index.add(number, before, after, lines, mail=mail, time=time, failed=failed, log=log)[0]
+
+    def skip_cursors(self, index: Index) -> None:
+        """Leave out the cursors of updates that a crash may have taken."""
+        index.log.skip_cursors()
+
+    def reading(self, contents: Contents | None, number: int | None) -> "ConversationReading":
+        """Begin to read a transcript."""
+        return ConversationReading(contents, number)
+
+
+@dataclass(slots=True)
+class ConversationReading(Reading[Conversation]):
+    """A transcript that is read to its end."""
+
+    placed: list[tuple[Message, int, int]] = field(default_factory=list)
+    """Messages with offset and length."""
+    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
+    """With the event's line."""
+    mail: set[int] = field(default_factory=set)
+    continued: str = ""
+
+    def add(self, line: Line) -> None:
+        """Add a whole line."""
+        assert line.entry is not None
+        content = line.entry.content
+        if self.state and self.state.channel == EMAIL:
+            self.mail |= mail_ids_of([content])
+        match content:
+            case Message():
+                self.placed.append((content, line.offset, line.length))
+            case AnchorSet():
+                self.anchors.append((line.sequence, content))
+            case Continued():
+                self.continued = content.conversation_id
+            case _:
+                pass
+
+    def problems(self) -> Iterator[str]:
+        """Yield turn numbers that leave one out."""
+        turn = 0
+        for message, _, _ in self.placed:
+            if not 1 <= message.turn_number <= turn + 1:  # a late message is of an earlier turn
+                yield f"line {message.sequence} is of turn {message.turn_number} and follows turn {turn}"
+            turn = max(turn, message.turn_number)
+
+    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+        """Yield messages, words and routes that the index has otherwise."""
+        rows = contents.rows(number)
+        for message, offset, length in self.placed:
+            expected = contents.row_of(number, message, offset, length)
+            row = rows.pop(expected[0], None)
+            if row != expected:
+                yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
+            if words and contents.take_words(expected[0]) != contents.words_of(message):
+                yield f"line {message.sequence}: the index has other words"
+        if rows:
+            yield f"the index has {len(rows)} messages that the transcript has not"
+        if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
+            yield "the index leads other messages to it than the transcript"

@@ -1,0 +1,397 @@
+"""Logs of one kind with their projection in the index: appended, caught up, compared.
+
+`Logs[State]` is written once for conversations and for communications with third parties. What
+differs is in the two types derived from it (`conversation_logs`, `services.external.
+communication_logs`): how entries fold into a state, and which tables of the index show it.
+
+The log is the truth and the index follows: it is caught up at a start, for a rebuild, and after a
+write that the index refused. A server that trusts an index again first compares it with the logs.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import orjson
+import structlog
+
+from recollect_server.domain.conversation import Content
+from recollect_server.domain.errors import IndexUnavailable, RecollectError
+from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import Line, encoded
+from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.store import START, Kind, LogNotFound, LogStore, Position, TornTail
+
+log = structlog.get_logger("recollect.recovery")
+
+State = TypeVar("State")
+StateOut = TypeVar("StateOut", covariant=True)
+
+_CHUNK_LINES = 2000
+_MAX_KEPT = 256 << 10  # bytes of a log that is decoded once, to be recovered and indexed
+# Within a JSON string every quote is escaped, so this cannot match the text of a message.
+_REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')
+
+
+class IndexAhead(IndexUnavailable):
+    """The index has something of a log that is not there, or stands elsewhere.
+
+    Only a rebuild helps: the words that are gone are not known.
+    """
+
+
+class Indexed(Protocol[StateOut]):
+    """A log as the index has it: its number there, its state, and how far it is indexed."""
+
+    @property
+    def number(self) -> int: ...  # noqa: D102
+    @property
+    def state(self) -> StateOut: ...  # noqa: D102
+    @property
+    def bytes(self) -> int: ...  # noqa: D102
+    @property
+    def lines(self) -> int: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp(Generic[State]):
+    """Result of catching up: the log as it is indexed now, and what was done for it."""
+
+    number: int
+    state: State
+    end: Position
+    messages: int
+    """How many were indexed now."""
+    damaged: int
+    """How many lines were damaged and passed over now."""
+    bytes_cut: int
+    """How much of a torn tail was cut off."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What catching up all logs of a kind came to; as in `CaughtUp`."""
+
+    logs: int = 0
+    messages: int = 0
+    damaged: int = 0
+    bytes_cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A log whose tail was recovered ahead: what was cut, and its lines, if few enough to be kept until indexed."""
+
+    torn: TornTail | None
+    lines: list[Line] | None
+
+
+@dataclass(slots=True)
+class Reading(ABC, Generic[State]):
+    """A log that is read to its end, to be compared with the index."""
+
+    contents: Contents | None
+    number: int | None
+    """Number of the log in the index whose contents these are; None for both: it is not compared."""
+    state: State | None = None
+    end: Position = START
+    messages: int = 0
+    requests: dict[str, str] = field(default_factory=dict)
+    """Hash by id."""
+
+    @abstractmethod
+    def add(self, line: Line) -> None:
+        """Add a line that is whole, after `state` is that behind it."""
+
+    @abstractmethod
+    def problems(self) -> Iterator[str]:
+        """Yield what contradicts itself in the log, whatever the index says."""
+
+    @abstractmethod
+    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+        """Yield what the index has otherwise, beyond what every kind of log has."""
+
+
+class Logs(ABC, Generic[State]):
+    """All logs of one kind in a store. Hold a log's lock for what concerns it alone."""
+
+    kind: ClassVar[Kind]
+    noun: ClassVar[str]
+    """Key of a log's name in the program's own log."""
+    plural: ClassVar[str]
+    failpoints: ClassVar[tuple[str, str]]
+    """Names of the failpoints behind a recovered tail, and behind an indexed part."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.store = store
+
+    # What differs between the kinds --------------------------------------------------------------
+
+    @abstractmethod
+    def fold(self, before: State | None, content: Content, name: str) -> State | None:
+        """Return the state of the log `name` after an entry; a lost first line is made up for."""
+
+    @abstractmethod
+    def is_message(self, content: Content) -> bool:
+        """Return whether an entry counts as a message."""
+
+    @abstractmethod
+    def not_found(self, name: str) -> RecollectError:
+        """Return the error for a log of which no line can be read."""
+
+    @abstractmethod
+    def find(self, index: Index, name: str) -> Indexed[State] | None:
+        """Return what the index has of a log."""
+
+    @abstractmethod
+    def progress(self, index: Index) -> dict[str, int]:
+        """Return how many bytes of each log are indexed."""
+
+    @abstractmethod
+    def goes_on(self, index: Index, stored: Indexed[State]) -> bool:
+        """Return whether the newest message still stands where the index says."""
+
+    @abstractmethod
+    def add(
+        self,
+        index: Index,
+        number: int | None,
+        before: State | None,
+        after: State,
+        lines: list[Line],
+        *,
+        time: int,
+        failed: Callable[[str], None],
+        log: bool,
+    ) -> int:
+        """Let the index take in lines; `failed` is called later if it refuses. Return the number."""
+
+    @abstractmethod
+    def skip_cursors(self, index: Index) -> None:
+        """Leave out the cursors of updates that a crash may have taken."""
+
+    @abstractmethod
+    def reading(self, contents: Contents | None, number: int | None) -> Reading[State]:
+        """Begin to read a log, which has this number in the index whose contents these are."""
+
+    def whole(self, stored: Indexed[State]) -> State:
+        """Return the state in the index, with what an older version did not index."""
+        return stored.state
+
+    # Append and read -----------------------------------------------------------------------------
+
+    def append(
+        self, name: str, end: Position, contents: Sequence[Content], request: RequestKey | None, draft_id: str = ""
+    ) -> list[Line]:
+        """Append contents as one batch, durable when it returns. Raises LogConflict, LogUnavailable."""
+        lines, data = encoded(entries_of(contents, request, draft_id), *end)
+        self.store.append(name, end, data)
+        return lines
+
+    def folded(self, before: State | None, line: Line, name: str) -> State | None:
+        """Return the state after a line. A damaged one changes nothing."""
+        return before if line.entry is None else self.fold(before, line.entry.content, name)
+
+    def behind(self, before: State | None, lines: list[Line], name: str) -> State:
+        """Return the state behind lines that are all whole."""
+        for line in lines:
+            before = self.folded(before, line, name)
+        assert before is not None
+        return before
+
+    def read_whole(self, name: str) -> tuple[list[Line], State | None]:
+        """Return all lines of a log and the state behind them, without the index. Raises LogUnavailable."""
+        state: State | None = None
+        lines = list(self.store.read(name))
+        for line in lines:
+            state = self.folded(state, line, name)
+        return lines, state
+
+    # Catch up ------------------------------------------------------------------------------------
+
+    def recover(self, name: str) -> Recovered:
+        """Recover the tail of a log of which nothing is indexed, ahead of `catch_up`, many at once. Raises LogUnavailable."""
+        lines: list[Line] = []
+        size = self.store.length(name)
+        torn = self.store.recover(name, see=lines.append if size <= _MAX_KEPT else None)
+        # A last line that was not ended is not among them, though it may have got its newline back.
+        is_read = torn is None and bool(lines) and lines[-1].end == size
+        return Recovered(torn, lines if is_read else None)
+
+    def catch_up(
+        self,
+        index: Index,
+        name: str,
+        stored: Indexed[State] | None,
+        *,
+        time: int,
+        log_updates: bool,
+        wait: bool = True,
+        recovered: Callable[[], Recovered] | None = None,
+    ) -> CaughtUp[State]:
+        """Recover the log's tail and index what the index does not have yet.
+
+        `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in; `recovered` waits for
+        `recover`, where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, LogUnavailable, and
+        `not_found` if no whole line is left.
+        """
+        end = Position(stored.lines, stored.bytes) if stored else START
+        number = stored.number if stored else None
+        messages = 0
+        damage = Damage(self.noun, name)
+        refused: list[str] = []
+        try:
+            state = self.whole(stored) if stored else None
+            size = self.store.length(name)
+            if size < end.bytes:
+                raise IndexAhead(f"{name} has {size} bytes and {end.bytes} of it are indexed")
+            if stored and size > end.bytes and not (self.goes_on(index, stored) and self.store.is_boundary(name, end)):
+                raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
+            ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
+            torn = ready.torn
+            if torn:
+                log.warning("torn_tail_cut", **{self.noun: name}, bytes=torn.bytes_cut, reason=torn.reason)
+            hit(self.failpoints[0])
+            waiting: list[Line] = []  # damaged ones at the top: nothing is known yet
+            for chunk in chunks(self.store.read(name, end) if ready.lines is None else iter(ready.lines)):
+                before = state
+                for line in chunk:
+                    state = self.folded(state, line, name)
+                    messages += line.entry is not None and self.is_message(line.entry.content)
+                    damage.see(line)
+                waiting += chunk
+                if state is None:
+                    continue
+                number = self.add(index, number, before, state, waiting, time=time, failed=refused.append, log=log_updates)
+                end, waiting = Position(chunk[-1].sequence, chunk[-1].end), []
+                hit(self.failpoints[1])
+        except LogNotFound:
+            raise self.not_found(name) from None
+        damage.end_run()
+        if state is None or number is None:
+            raise self.not_found(name)
+        if wait:
+            index.settle()
+            if refused:
+                raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
+        return CaughtUp(number, state, end, messages, damage.count, torn.bytes_cut if torn else 0)
+
+    # Compare -------------------------------------------------------------------------------------
+
+    def read_to_compare(self, contents: Contents | None, name: str, stored: Indexed[State] | None) -> Reading[State]:
+        """Read a log to its end. Raises LogUnavailable."""
+        reading = self.reading(contents, stored.number if stored else None)
+        for line in self.store.read(name):
+            self.see(reading, line, name)
+        return reading
+
+    def see(self, reading: Reading[State], line: Line, name: str) -> None:
+        """Add the next line of the log to what is read of it."""
+        reading.end = Position(line.sequence, line.end)
+        reading.state = self.folded(reading.state, line, name)
+        if line.entry is None:
+            return
+        if line.entry.stamp.request_id:
+            reading.requests.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
+        reading.messages += self.is_message(line.entry.content)
+        reading.add(line)
+
+    def differences(
+        self, contents: Contents, name: str, stored: Indexed[State], reading: Reading[State], *, words: bool = True
+    ) -> Iterator[str]:
+        """Yield what the index has otherwise than the log; `words` compares the words of every message too.
+
+        Raises IndexUnavailable, LogUnavailable.
+        """
+        if (stored.lines, stored.bytes) != reading.end:
+            lines, size = reading.end
+            yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {size} bytes and {lines} lines"
+        if reading.state is not None:
+            expected, indexed = reading.state, self.whole(stored)
+            for part in fields(expected):  # type: ignore[arg-type]  # every state is a dataclass
+                if getattr(indexed, part.name) != getattr(expected, part.name):
+                    yield f"the index has another {part.name} than the transcript"
+        yield from reading.differences(contents, stored.number, words=words)
+        if lost := self._lost(contents, name, reading.requests):
+            yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
+
+    def lost_requests(self, contents: Contents, name: str) -> list[str]:
+        """Return the requests of a log that the index does not know.
+
+        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody calls: that keeps appends
+        exactly-once. Raises IndexUnavailable, LogUnavailable.
+        """
+        if not self._lost(contents, name, self._stamps(name)):
+            return []
+        return self._lost(contents, name, self.read_to_compare(None, name, None).requests)  # without damaged lines
+
+    def _lost(self, contents: Contents, name: str, requests: dict[str, str]) -> list[str]:
+        """Return those of a log's requests (hash by id) that the index does not know.
+
+        Logs of two folders that were put into one may share ids. The index then knows each as one log's, which must be one that
+        has it.
+        """
+        known = contents.requests(name)
+        differing = [request_id for request_id, value in requests.items() if known.get(request_id) != value]
+        return [request_id for request_id in differing if not self._is_elsewhere(contents, request_id)]
+
+    def _is_elsewhere(self, contents: Contents, request_id: str) -> bool:
+        request = contents.request(request_id)
+        return request is not None and self.store.has(request[0]) and self._stamps(request[0]).get(request_id) == request[1]
+
+    def _stamps(self, name: str) -> dict[str, str]:
+        """Return the requests that a log's lines name, hash by id, without looking at checksums."""
+        requests: dict[str, str] = {}
+        for found, value in _REQUEST.findall(self.store.raw(name)):
+            request_id = orjson.loads(b'"%b"' % found) if b"\\" in found else found.decode(errors="replace")
+            requests.setdefault(request_id, value.decode())
+        return requests
+
+
+class Damage:
+    """Count of the damaged lines of a log; each run of them is named once in the program's log."""
+
+    def __init__(self, noun: str, name: str) -> None:
+        self.count = 0
+        self._about = {noun: name}
+        self._first: Line | None = None
+        self._before = 0  # how many there were when this run began
+
+    def see(self, line: Line) -> None:
+        """Look at the next line."""
+        if line.entry is not None:
+            self.end_run()
+            return
+        if self._first is None:
+            self._first, self._before = line, self.count
+        self.count += 1
+
+    def end_run(self) -> None:
+        """Log a run of damaged lines that ends here."""
+        if self._first is not None:
+            lines, first, self._first = self.count - self._before, self._first, None
+            log.warning("damaged_line", **self._about, line=first.sequence, lines=lines, reason=first.damage)
+
+
+def entries_of(contents: Sequence[Content], request: RequestKey | None, draft_id: str = "") -> list[Entry]:
+    """Return contents as the entries of one batch of a request."""
+    request_id, value = (request.id, request.hash) if request else ("", "")
+    count = len(contents)
+    return [Entry(it, Stamp(request_id, value, (at, count), draft_id)) for at, it in enumerate(contents, start=1)]
+
+
+def chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """Yield parts of some `_CHUNK_LINES` lines that end where a batch ends."""
+    chunk: list[Line] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) >= _CHUNK_LINES and (line.entry is None or line.entry.stamp.batch[0] == line.entry.stamp.batch[1]):
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,286 @@
+"""The folder store: each log a JSONL file, in a folder that one process owns (see `store` for what a store promises)."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from recollect_server.domain.ids import is_communication_id, is_conversation_id
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.files import COPY, DELETING, SUFFIX, TORN, make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.lines import Line, Place, line_of
+from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
+from recollect_server.storage.logs.repair import look_through, mend
+from recollect_server.storage.logs.store import (
+    FORGOTTEN,
+    START,
+    Kind,
+    LogConflict,
+    LogNotFound,
+    LogUnavailable,
+    Position,
+    TornTail,
+)
+from recollect_server.storage.logs.writer import TranscriptChanged, TranscriptWriter
+
+_IS_NAME = {Kind.CONVERSATION: is_conversation_id, Kind.COMMUNICATION: is_communication_id}
+
+
+class FolderStore:
+    """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`, and the ledgers beside the two folders."""
+
+    def __init__(self, root: Path, *, sync: bool = True) -> None:
+        """`root` is the folder of the conversations. `sync` False trusts the system's cache (setting `durability: os`)."""
+        self.root = root
+        """Folder of the conversations, where the index and the vectors are kept too."""
+        self._writer = TranscriptWriter(sync=sync)
+        self._always_synced = self._writer if sync else TranscriptWriter(sync=True)
+        # What is forgotten must not come back after a power failure, whatever `sync` says.
+
+    @classmethod
+    def of(cls, data_dir: Path, space: str, *, sync: bool = True) -> "FolderStore":
+        """Return the store of a space in a data folder."""
+        return cls(data_dir / space / "conversations", sync=sync)
+
+    # Append and read ----------------------------------------------------------------------------------------------------
+
+    def append(self, log: str, after: Position, lines: Sequence[bytes]) -> None:
+        """Add whole lines behind the position, where the file must end; `START` makes the file."""
+        path, data = self.path(log), b"".join(lines)
+        writer = self._always_synced if log == FORGOTTEN else self._writer
+        with _failing(log, "written"):
+            if after.bytes:
+                writer.append(path, data, after.bytes)
+            else:
+                make_folder(path.parent)
+                writer.create(path, data)
+
+    def replace(self, log: str, lines: Sequence[bytes]) -> None:
+        """Write a file anew, as a copy that takes its name when it is whole. What was cut off its tail before goes too."""
+        path = self.path(log)
+        copy = path.with_name(path.name + COPY)
+        with _failing(log, "written"):
+            make_folder(path.parent)
+            copy.unlink(missing_ok=True)
+            handle = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(handle, "wb") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(handle)
+            hit("anchors.copied")
+            copy.rename(path)
+            self._writer.forget(path)
+            hit("anchors.replaced")
+            self.torn_path(log).unlink(missing_ok=True)
+            sync_folder(path.parent)
+
+    def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
+        """Yield the whole lines behind a position, up to the byte `until`."""
+        with _failing(log, "read"):
+            yield from scan(self.path(log), after.bytes, after.lines + 1, until)
+
+    def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
+        """Return the lines at places; neighbours are read in one go."""
+        with _failing(log, "read"):
+            return read_places(self.path(log), places)
+
+    def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
+        """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are not known: 0."""
+        start = max(0, end.bytes - max_bytes)
+        with _failing(log, "read"):
+            handle = open_transcript(self.path(log), os.O_RDONLY)
+            try:
+                raw = os.pread(handle, end.bytes - start, start).split(b"\n")[:-1]
+            finally:
+                os.close(handle)
+        if start:
+            raw = raw[1:]  # its beginning is not here
+        return [line_of(text, end.lines - len(raw) + 1 + at, 0) for at, text in enumerate(raw)]
+
+    def is_boundary(self, log: str, position: Position) -> bool:
+        """Return whether a line ends at a position."""
+        with _failing(log, "read"):
+            return ends_a_line(self.path(log), position.bytes)
+
+    def raw(self, log: str) -> bytes:
+        """Return all bytes of a file, with nothing checked."""
+        with _failing(log, "read"):
+            return self.path(log).read_bytes()
+
+    def length(self, log: str) -> int:
+        """Return the size of a file."""
+        with _failing(log, "read"):
+            return self.path(log).stat().st_size
+
+    def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
+        """Yield every log of a kind, with its file's size. Raises OSError."""
+        for name, entry in self._entries(kind, SUFFIX):
+            yield name, entry.stat(follow_symlinks=False).st_size
+
+    def has(self, log: str) -> bool:
+        """Return whether there is a file of a conversation."""
+        return is_conversation_id(log) and self.path(log).exists()
+
+    def close(self) -> None:
+        """Close every file that no append uses."""
+        self._writer.close()
+        self._always_synced.close()
+
+    # After a crash ------------------------------------------------------------------------------------------------------
+
+    def recover(self, log: str, after: Position = START, see: Callable[[Line], None] | None = None) -> TornTail | None:
+        """Mend the tail of a file (see `repair`); what is cut off is kept beside it."""
+        path = self.path(log)
+        with _failing(log, "read"):
+            _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
+            torn = mend(path, self.torn_path(log), after.bytes, after.lines + 1, see)
+        self._writer.forget(path)
+        return torn
+
+    def create(self) -> None:
+        """Make the folder of the conversations with its parents, for the owner alone (0700). Raises OSError."""
+        make_folder(self.root)
+
+    def settle(self) -> None:
+        """Make durable what a killed process may have left to the system's cache: the names here and of the folders above.
+
+        Raises OSError.
+        """
+        for folder in (self.root, *self.root.parents[:2]):
+            sync_folder(folder)
+        with suppress(PermissionError):  # what is above the data folder need not be ours
+            sync_folder(self.root.parents[2])
+        if (external := self.folder(Kind.COMMUNICATION)).is_dir():
+            sync_folder(external)
+
+    def remains(self, log: str) -> str:
+        """Return the name of a file that has something of a log of which no line can be read; empty if there is none.
+
+        Damaged lines at a file's end are cut off and kept: then there is a torn tail and no more.
+        """
+        left = (self.torn_path(log), self.path(log))
+        return next((path.name for path in left if path.exists() and path.stat().st_size), "")
+
+    def remove_empty(self, log: str) -> bool:
+        """Remove what a create that was cut short leaves: a file without a byte, of which nobody was told. False if it is not."""
+        path = self.path(log)
+        try:
+            if path.stat(follow_symlinks=False).st_size:
+                return False
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
+    def problems(self, log: str, size: int | None = None) -> Iterator[Line | str]:
+        """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by itself (see `repair`)."""
+        with _failing(log, "read"):
+            path = self.path(log)
+            yield from look_through(path, path.stat().st_size if size is None else size)
+
+    # Deleting -----------------------------------------------------------------------------------------------------------
+
+    def begin_delete(self, log: str) -> None:
+        """Rename a file to `….deleting`, durably."""
+        path = self.path(log)
+        with _failing(log, "deleted"):
+            hit("delete.begun")
+            path.rename(_beside(path, DELETING))
+            hit("delete.renamed")
+            sync_folder(path.parent)
+            hit("delete.durable")
+        self._writer.forget(path)
+
+    def deleted(self) -> list[str]:
+        """Return the conversations whose delete has begun and not ended. Raises OSError."""
+        return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + DELETING)]
+
+    def deleted_length(self, log: str) -> int:
+        """Return the size of the file of a log whose delete has begun."""
+        with _failing(log, "deleted"):
+            return _beside(self.path(log), DELETING).stat().st_size
+
+    def raw_deleted(self, log: str) -> Iterator[bytes]:
+        """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
+        with _failing(log, "deleted"):
+            yield from raw_lines(_beside(self.path(log), DELETING))
+
+    def end_delete(self, log: str) -> dict[str, int]:
+        """Remove the file, and what was cut off it before."""
+        path, torn = _beside(self.path(log), DELETING), self.torn_path(log)
+        with _failing(log, "deleted"):
+            removed = {"transcript": path.stat().st_size}
+            if torn.exists():
+                removed["torn_tail"] = torn.stat().st_size
+                torn.unlink()
+                hit("delete.torn_removed")
+            _beside(self.path(log), COPY).unlink(missing_ok=True)
+            sync_folder(path.parent)  # before the file itself goes: after that nobody comes back for them
+            path.unlink()
+            hit("delete.file_removed")
+            sync_folder(path.parent)
+            hit("delete.file_gone")
+        return removed
+
+    # Files --------------------------------------------------------------------------------------------------------------
+
+    def path(self, log: str) -> Path:
+        """Return the path of a log's file. Raises ValueError for a text that is not the name of one: it could be a path."""
+        return _path(self.root, log)
+
+    def torn_path(self, log: str) -> Path:
+        """Return the path of what was cut off a log's tail."""
+        return _beside(self.path(log), TORN)
+
+    def is_taken(self, log: str) -> bool:
+        """Return whether anything of a log of that name is here: its file, a part of it, or a delete that has not ended."""
+        path = self.path(log)
+        return any(map(os.path.lexists, (path, _beside(path, DELETING), _beside(path, TORN))))
+
+    def torn_sizes(self) -> list[int]:
+        """Return the sizes of the tails that were cut off and kept."""
+        folders = (self.folder(kind) for kind in Kind)
+        return [path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")]
+
+    def folder(self, kind: Kind) -> Path:
+        """Return the folder of the logs of a kind."""
+        return self.root if kind is Kind.CONVERSATION else self.root.with_name(kind.value)
+
+    def _entries(self, kind: Kind, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        folder, is_name = self.folder(kind), _IS_NAME[kind]
+        if kind is not Kind.CONVERSATION and not folder.is_dir():
+            return  # it is there once there is one
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name.removesuffix(suffix)
+                if name != entry.name and is_name(name) and entry.is_file(follow_symlinks=False):
+                    yield name, entry
+
+
+@lru_cache(maxsize=16384)
+def _path(root: Path, log: str) -> Path:
+    if is_conversation_id(log):
+        return root / f"{log}{SUFFIX}"
+    if is_communication_id(log):
+        return root.with_name(Kind.COMMUNICATION.value) / f"{log}{SUFFIX}"
+    if log.isidentifier():
+        return root.parent / f"{log}{SUFFIX}"
+    raise ValueError("not the name of a log")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+@contextmanager
+def _failing(log: str, action: str) -> Iterator[None]:
+    """Turn what the system refuses into the errors of a store."""
+    try:
+        yield
+    except (TranscriptChanged, FileExistsError) as error:
+        raise LogConflict(log, action, error.strerror or str(error)) from error
+    except FileNotFoundError as error:
+        raise LogNotFound(log, action, error.strerror or str(error)) from error
+    except OSError as error:
+        raise LogUnavailable(log, action, error.strerror or str(error)) from error
