@@ -46,13 +46,16 @@ def by_sections(
 ) -> tuple[MessageLegs, ConversationLegs] | None:
     """Return what the legs say of the messages and of their sections, in place of their conversations; None if none is long.
 
-    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`. Raises IndexUnavailable.
+    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`. The neighbours of a message
+    count only within its section: what was said last before a quiet hour says nothing of what came after it. Raises
+    IndexUnavailable.
     """
     candidates = Counter(messages.conversation.tolist())
     split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][:_MOST]
     if not split:
         return None
     of, sequence = messages.conversation.copy(), messages.sequence.copy()
+    before, behind = np.full((2, len(of)), np.inf)  # lines of the section before and behind each message
     count = len(conversations)
     sections: list[_Section] = []
     for at in split:
@@ -60,7 +63,9 @@ def by_sections(
         inside = np.flatnonzero(messages.conversation == at)
         place = np.maximum(np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0)
         of[inside] = count + place
-        sequence[inside] += FIRST_LINE - section.first[place]
+        before[inside] = messages.sequence[inside] - section.first[place]
+        behind[inside] = np.append(section.first[1:], MAX_LINES)[place] - 1 - messages.sequence[inside]
+        sequence[inside] = FIRST_LINE + before[inside]
         count += len(section.first)
         sections.append(section)
     # Only the sections of candidates are compared, as only conversations that were found are.
@@ -74,7 +79,20 @@ def by_sections(
         window=_best(messages.window, of, np.concatenate([above.window, unknown])[kept]),
         begin=np.concatenate([above.begin, *(it.begin for it in sections)])[kept],
     )
-    return replace(messages, conversation=of, sequence=sequence), legs
+    nearest = np.arange(2)[:, None]
+    return (
+        replace(
+            messages,
+            conversation=of,
+            sequence=sequence,
+            keyword_before=np.where(before > nearest, messages.keyword_before, 0),
+            keyword_after=np.where(behind > nearest, messages.keyword_after, 0),
+            vector_before=np.where(before > 0, messages.vector_before, np.nan),
+            vector_after=np.where(behind > 0, messages.vector_after, np.nan),
+            asked=np.where(before > 0, messages.asked, np.nan),
+        ),
+        legs,
+    )
 
 
 def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
