@@ -15,9 +15,10 @@ from recollect_server.domain.routing import Place
 from recollect_server.services.space import routes
 from recollect_server.services.space.index_lag import IndexLag
 from recollect_server.services.space.routes import Routes
-from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.routing import Routing
+from recollect_server.storage.index.writer import Writer
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry, encode
 from ulid import ULID
@@ -43,9 +44,14 @@ class Asked(Index):
     asked = 0
     meanwhile: Callable[[], object] | None = None
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._mail = self.routing.mail
+        self.routing.mail = self.mail  # type: ignore[method-assign]
+
     def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
         self.asked += 1
-        found = super().mail(names, settled=settled)
+        found = self._mail(names, settled=settled)
         if self.meanwhile:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
@@ -193,18 +199,18 @@ def test_a_new_index_is_asked_once_it_has_taken_in_all(monkeypatch: pytest.Monke
     post = reach(start_server())  # which has nothing in mind
     go_on = Event()
     homes: list[str] = []
-    changed, take_in, pinned, settle = Routes.changed, Database._take_in, Index.pinned, Index.settle
+    changed, take_in, pinned, settle = Routes.changed, Writer._take_in, Routing.pinned, Index.settle
 
     def now(routes: Routes) -> None:
         changed(routes)
         Thread(target=lambda: homes.append(home(post.whatsapp("Red tiles")))).start()
 
-    def late(database: Database, documents: list[Any]) -> None:
+    def late(writer: Writer, documents: list[Any]) -> None:
         go_on.wait()
-        take_in(database, documents)
+        take_in(writer, documents)
 
-    def asked(index: Index, place: Place, *, settled: bool) -> list[str]:
-        found = pinned(index, place, settled=settled)
+    def asked(routing: Routing, place: Place, *, settled: bool) -> list[str]:
+        found = pinned(routing, place, settled=settled)
         go_on.set()
         return found
 
@@ -213,8 +219,8 @@ def test_a_new_index_is_asked_once_it_has_taken_in_all(monkeypatch: pytest.Monke
         settle(index)
 
     monkeypatch.setattr(Routes, "changed", now)
-    monkeypatch.setattr(Database, "_take_in", late)
-    monkeypatch.setattr(Index, "pinned", asked)
+    monkeypatch.setattr(Writer, "_take_in", late)
+    monkeypatch.setattr(Routing, "pinned", asked)
     monkeypatch.setattr(Index, "settle", settled)
     (server.folder / NAME).unlink()
     until(lambda: homes)

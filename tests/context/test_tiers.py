@@ -8,7 +8,7 @@ from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
 from recollect_server.services.space.recent_turns import RecentTurns
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.tier_log import Transition
+from recollect_server.storage.index.tiers import Transition
 
 from tests.cli.conftest import on
 from tests.conftest import MovableClock, RunningServer, Start
@@ -139,9 +139,9 @@ def test_only_the_newest_transitions_are_kept(server: RunningServer) -> None:
     index = Index(server.folder)
     try:
         moved = [Transition(f"conv-{number}", 3, 2, "made up", number) for number in range(10)]
-        index.add_transitions(moved, {"contexts": 2}, kept=4)
-        index.add_transitions([], {"contexts": 3}, kept=4)
-        assert [it.time for it in index.transitions("", 0, 100)] == [9, 8, 7, 6]
+        index.tiers.add(moved, {"contexts": 2}, kept=4)
+        index.tiers.add([], {"contexts": 3}, kept=4)
+        assert [it.time for it in index.tiers.select("", 0, 100)] == [9, 8, 7, 6]
     finally:
         index.close()
 

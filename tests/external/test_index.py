@@ -7,6 +7,7 @@ from recollect_server.domain.conversation import Content
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Communication, CommunicationBegan, Direction, ExternalMessage, fold
 from recollect_server.services.space.logs import entries_of
+from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry
@@ -53,7 +54,7 @@ def test_what_the_index_refused_is_told_to_panels_once_it_takes_it(
         raise IndexUnavailable("it is ill")
 
     with monkeypatch.context() as ill:
-        ill.setattr(Index, "add_external", refuse)
+        ill.setattr(ExternalIndex, "add", refuse)
         with pytest.raises(IndexUnavailable):
             outside.write("One")
     panel.until_count(3)
@@ -89,13 +90,13 @@ def test_the_index_takes_lines_in_only_where_they_follow(tmp_path: Path) -> None
     assert known is not None
     index = Index(tmp_path)
     try:
-        index.add_external(None, known, lines, time=1)
-        stored = index.communication(NAME)
+        index.external.add(None, known, lines, time=1)
+        stored = index.external.find(NAME)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.add_external(None, known, lines, time=1)
+            index.external.add(None, known, lines, time=1)
         later, _ = encoded([Entry(ExternalMessage(Direction.INBOUND, "Three", 1, 9))], 8, 9999)
         with pytest.raises(IndexUnavailable, match="the lines before these are not indexed"):
-            index.add_external(known, known, later, time=1)
-        assert index.communication(NAME) == stored
+            index.external.add(known, known, later, time=1)
+        assert index.external.find(NAME) == stored
     finally:
         index.close()

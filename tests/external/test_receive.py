@@ -8,7 +8,7 @@ import pytest
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import Direction, Trust
 from recollect_server.domain.message import Attachment
-from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.external_index import ExternalIndex
 from recollect_server.storage.logs.writer import TranscriptWriter
 
 from tests.conftest import RunningServer, Start
@@ -234,7 +234,7 @@ def test_a_message_that_the_index_refused_is_stored_once_when_it_comes_again(
 
     for party in ("1555000", "1555999"):  # one that is there, and one that begins
         with monkeypatch.context() as ill:
-            ill.setattr(Index, "add_external", refuse)
+            ill.setattr(ExternalIndex, "add", refuse)
             with pytest.raises(IndexUnavailable):
                 outside.write("One", party=party, delivered=f"wamid-{party}")
         again = outside.write("One", party=party, delivered=f"wamid-{party}")

@@ -152,18 +152,18 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     folder = FolderStore(tmp_path, sync=False)
     index = recover(folder, system_clock, unheard).index
     external = External(CommunicationStore(Space(folder, index, system_clock)))
-    begin = index.newest_communications(0)[0]
+    begin = index.external.newest(0)[0]
     for number in range(4):
         external.receive("email", "ann", f"mail-{number}", "x" * 1000, (), None)
-    whole = index.external_changes(begin, 200, 1 << 20)
+    whole = index.external.changes(begin, 200, 1 << 20)
     assert len(whole.places) == 4
     parts: list[list[int]] = []
     cursor = begin
-    while rows := index.external_changes(cursor, 200, 2500).rows:
+    while rows := index.external.changes(cursor, 200, 2500).rows:
         parts.append([row.cursor for row in rows])
         cursor = rows[-1].cursor
     assert [at for part in parts for at in part] == [row.cursor for row in whole.rows]
     assert max(sum(at in whole.places for at in part) for part in parts) == 2
-    assert index.external_changes(begin, 200, 1).rows == whole.rows[:1]  # one that is larger alone is not held back
+    assert index.external.changes(begin, 200, 1).rows == whole.rows[:1]  # one that is larger alone is not held back
     folder.close()
     index.close()

@@ -9,7 +9,7 @@ import apsw
 import pytest
 import structlog
 from recollect_server.storage.index import migrations
-from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.writer import Writer
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, at_once, code_of, transcript, user
@@ -105,16 +105,16 @@ def refuse_all(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """While this is set, no index takes anything in."""
     refusing = threading.Event()
     refusing.set()
-    real = Database._take_in
+    real = Writer._take_in
 
-    def take_in(database: Database, documents: list[object]) -> None:
+    def take_in(writer: Writer, documents: list[object]) -> None:
         if not refusing.is_set():
-            return real(database, documents)  # type: ignore[arg-type]
+            return real(writer, documents)  # type: ignore[arg-type]
         for document in documents:
             document.failed("database or disk is full")  # type: ignore[attr-defined]
         return None
 
-    monkeypatch.setattr(Database, "_take_in", take_in)
+    monkeypatch.setattr(Writer, "_take_in", take_in)
     return refusing
 
 

@@ -13,7 +13,7 @@ from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.messages import MessageTable
 
 from tests.conftest import RunningServer, Start
 from tests.crash.load import connected, process
@@ -84,8 +84,8 @@ def _refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise IndexUnavailable("a test says so")
 
-    monkeypatch.setattr(Index, "tail", refuse)
-    monkeypatch.setattr(Index, "page_of_turns", refuse)
+    monkeypatch.setattr(MessageTable, "tail", refuse)
+    monkeypatch.setattr(MessageTable, "page_of_turns", refuse)
 
 
 @pytest.mark.parametrize("indexed", [True, False])

@@ -1,7 +1,7 @@
 """A compression that an agent records is a line of the transcript, and nothing else comes of it."""
 
 import apsw
-from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.vectors.file import NAME
 
 from tests.conftest import MovableClock, RunningServer, Start

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
-from recollect_server.storage.index.note_queue import note_state_of
+from recollect_server.storage.index.notes import note_state_of
 
 from tests.cli.conftest import run
 from tests.conftest import MovableClock, RunningServer, Start

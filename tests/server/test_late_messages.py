@@ -15,7 +15,7 @@ from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
@@ -291,8 +291,8 @@ def test_bounded_pages_of_any_interleaving_have_every_message_once_in_reading_or
         def refuse(*_: object, **__: object) -> None:
             raise IndexUnavailable("a test says so")
 
-        monkeypatch.setattr(Index, "tail", refuse)
-        monkeypatch.setattr(Index, "page_of_turns", refuse)
+        monkeypatch.setattr(MessageTable, "tail", refuse)
+        monkeypatch.setattr(MessageTable, "page_of_turns", refuse)
     cut = 0
     for conversation_id, model in expected.items():
         pages = [service.load(conversation_id, max_turns=1000)]

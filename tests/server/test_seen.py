@@ -1,10 +1,10 @@
 """The filter of request ids that were seen."""
 
-from recollect_server.storage.index.seen import Seen
+from recollect_server.storage.index.requests import SeenNames
 
 
 def test_a_request_id_that_was_added_is_never_missed() -> None:
-    seen = Seen(1000)
+    seen = SeenNames(1000)
     ids = [f"request-{number}" for number in range(50_000)]
     for request_id in ids:
         seen.add(request_id)
@@ -12,7 +12,7 @@ def test_a_request_id_that_was_added_is_never_missed() -> None:
 
 
 def test_a_new_request_id_is_rarely_taken_for_one_that_was_seen() -> None:
-    seen = Seen(1000)
+    seen = SeenNames(1000)
     for number in range(100_000):
         seen.add(f"request-{number}")
     assert sum(f"other-{number}" in seen for number in range(10_000)) < 200

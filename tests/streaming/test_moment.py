@@ -39,7 +39,7 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
                 told.append((cursor, what.lines[0].sequence))
                 readable.append(other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1)
 
-    index.listen(hear)
+    index.log.listen(hear)
     known = fold(None, Began(ID, "web", 1))
     assert isinstance(known, Conversation)
     add = partial(index.add, time=1, failed=refused.append)

@@ -297,6 +297,6 @@ def test_the_log_is_pruned_now_and_then(spaces: list[Space], subscribe: Subscrib
     cursor = service.turn(service.create().id, "One").cursor
     service.told("Two", "Three")
     pruner = UpdatePruner(spaces[0], timedelta(days=7), 1, seconds=0.01)
-    eventually(lambda: not spaces[0].index.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    eventually(lambda: not spaces[0].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
     pruner.stop()
     assert subscribe(cursor=cursor).ready().updates[0].reset

@@ -351,8 +351,8 @@ def _writer(settings: Settings, space: Space) -> _Writer | None:
     spending = Spending(
         space.clock,
         budget,
-        read=lambda day: Spent(*space.index.spent(day)),
-        write=lambda day, spent: space.index.spend(day, spent.calls, spent.tokens, spent.cost),
+        read=lambda day: Spent(*space.index.notes.spent(day)),
+        write=lambda day, spent: space.index.notes.spend(day, spent.calls, spent.tokens, spent.cost),
     )
     backoff = Backoff(
         tries=settings.abbreviation_tries,

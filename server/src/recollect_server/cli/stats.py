@@ -9,9 +9,9 @@ from recollect_server.cli.folder import folder_of, said_plainly
 from recollect_server.cli.options import load_settings, with_settings
 from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.external_checking import external_state_of
-from recollect_server.storage.index.note_queue import NoteState, note_state_of
+from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import limited_of
-from recollect_server.storage.index.tier_log import hits_of
+from recollect_server.storage.index.tiers import hits_of
 from recollect_server.storage.logs.store import Kind
 from recollect_server.storage.vectors import checking as vectors_checking
 

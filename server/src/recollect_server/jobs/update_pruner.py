@@ -48,8 +48,8 @@ class UpdatePruner:
         before = self._space.clock() - self._retention
         pruned = 0
         for kept in LOGS:
-            through = index.prunable(kept, before, self._most)
-            while through and (taken := index.prune(kept, through, _SLICE)):
+            through = index.log.prunable(kept, before, self._most)
+            while through and (taken := index.log.prune(kept, through, _SLICE)):
                 pruned += taken
                 if self._loop.stopping.wait(_PAUSE):
                     return pruned

@@ -94,8 +94,8 @@ class Anchors:
                     raise AnchorNotFound(key)
                 time = self._time(key)
                 self._forget(key, time, request)
-            self._space.index.forget_anchors(key, time)
-            if not self._space.index.empty_log():
+            self._space.index.anchors.forget(key, time)
+            if not self._space.index.removal.empty_log():
                 log.warning("log_not_emptied", key=key)
             return gone
 
@@ -149,7 +149,7 @@ class Anchors:
         with self._file.lock:
             entries = self._file.entries
             forgotten = self._file.forgotten()
-        for found in self._space.index.found_anchors(key):
+        for found in self._space.index.anchors.found(key):
             if found.time > forgotten.get(found.key, -1):
                 given[found.key].append(found)
         for entry in entries:

@@ -103,7 +103,7 @@ class Conversations:
 
     def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:
         """A page of those that match, newest update first."""
-        found = self._space.index.select(chosen, size + 1, after)
+        found = self._space.index.conversations.select(chosen, size + 1, after)
         more = len(found) > size
         found = found[:size]
         last = found[-1].conversation if more else None
@@ -117,7 +117,7 @@ class Conversations:
         Empty where the index cannot answer: Get does without it.
         """
         with suppress(IndexUnavailable):
-            return self._space.index.note_failures(conversation_ids)
+            return self._space.index.notes.failures(conversation_ids)
         return {}
 
     def regenerate_notes(self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str) -> tuple[int, int]:
@@ -134,11 +134,11 @@ class Conversations:
                 return queued, kept
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
-            there = self._space.index.choose_notes(chosen, writers, by_rule=self._notes_by_rule)
+            there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
             counts = len(there.numbers), there.kept
             known = KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode()) if request else None
             if known or not dry_run:
-                self._space.index.want_notes([] if dry_run else there.numbers, known)
+                self._space.index.notes.want_anew([] if dry_run else there.numbers, known)
             return counts
 
     # Writing ------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Conversations:
                 if pinned and place.known:
                     before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
                     self._unpin_others(place, conversation.id, before)
-                return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
+                return Appended(conversation, stored, self._space.index.log.cursor_text(known.cursor), duplicate=True)
             now = self._space.clock()
             time = now if create_time is None else create_time
             given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
@@ -204,14 +204,14 @@ class Conversations:
                 done = self._space.begin([began, *first], conversation_id, request)
             self._unpin_others(place, conversation_id, others)
         return Appended(
-            done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
+            done.head.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
         )
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
         index = self._space.index
         newest = self._space.routes.pinned(index, place)
-        return {*index.pinned(place, settled=True), *([newest] if newest else [])}
+        return {*index.routing.pinned(place, settled=True), *([newest] if newest else [])}
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
         """Unpin those that had the place of a conversation before it, and queue their notes.
@@ -226,7 +226,7 @@ class Conversations:
                         continue
                     self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
                 if head.number is not None:
-                    self._space.index.want_abbreviation(head.number, None)
+                    self._space.index.notes.want(head.number, None)
             except (ConversationNotFound, StorageUnavailable, IndexUnavailable) as error:
                 log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 
@@ -252,7 +252,7 @@ class Conversations:
             head = self._space.end(conversation_id)
             if request and (known := find_known(self._space, request, conversation_id)):
                 stored, conversation = as_it_was(self._space, self._replays, known, head)
-                return Appended(conversation, stored, self._space.index.cursor_text(known.cursor), duplicate=True)
+                return Appended(conversation, stored, self._space.index.log.cursor_text(known.cursor), duplicate=True)
             if expected_turn is not None and expected_turn != head.conversation.turn_count:
                 if self._space.held(conversation_id):
                     raise StorageUnavailable("the transcript cannot be written yet, and messages are held that may open a turn")
@@ -263,7 +263,7 @@ class Conversations:
             lines: list[Content] = [*placed(head, joined, self._space.clock())]
             done = self._space.commit(head, lines, request, draft_id=draft_id)
         return Appended(
-            done.head.conversation, messages_of(done.lines), self._space.index.cursor_text(done.cursor), duplicate=False
+            done.head.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
         )
 
     def assign_title(
@@ -322,7 +322,7 @@ class Conversations:
             with self._space.locks.hold(conversation_id):
                 head = self._space.head(conversation_id)
             if head.number is not None and notes_due(head.conversation):
-                self._space.index.want_abbreviation(head.number, None)
+                self._space.index.notes.want(head.number, None)
 
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
         """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
@@ -335,9 +335,9 @@ class Conversations:
                 with self._space.locks.hold(conversation_id):
                     head = self._space.head(conversation_id)
                 if head.number is not None:
-                    self._space.index.want_abbreviation(head.number, known)
+                    self._space.index.notes.want(head.number, known)
             elif known:
-                self._space.index.remember(known)
+                self._space.index.requests.add(known)
 
     def delete(self, conversation_id: str, anchors: int, request_id: str, *, force: bool = False) -> Receipt:
         """Removes a conversation for good, its text from every file. `anchors` says what becomes of its anchors.
@@ -392,7 +392,7 @@ class Conversations:
         hit("delete.log_emptied")
         if request:
             answer = orjson.dumps({"removed": removed, "time": time}).decode()
-            self._space.index.remember(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
+            self._space.index.requests.add(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
         hit("delete.remembered")
         return Receipt(conversation_id, removed, time)
 

@@ -21,8 +21,7 @@ from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.index.turns import Spoken
+from recollect_server.storage.index.removal import Removed, Spoken
 from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import contents_of, spoken
@@ -69,7 +68,7 @@ def _found(space: Space, conversation_id: str, number: int | None) -> list[Ancho
     forgotten = space.anchors.forgotten()
     try:
         if number is not None:
-            rows = space.index.anchors(number)
+            rows = space.index.anchors.of(number)
             found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in rows]
             return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
     except IndexUnavailable:
@@ -97,22 +96,22 @@ def finish_delete(
         ledger = Ledger(logs, FORGOTTEN)
         forget_deliveries(ledger, hashes)
         hit("delete.forgotten")
-        index.forget_deliveries(hashes, ledger.size())
-    number = index.removal(conversation_id)
-    if number is None and (stored := index.find(conversation_id)) is not None:
+        index.routing.forget_deliveries(hashes, ledger.size())
+    number = index.removal.find(conversation_id)
+    if number is None and (stored := index.conversations.find(conversation_id)) is not None:
         number = stored.number
-        removed |= index.begin_removal(number, conversation_id, time)
+        removed |= index.removal.begin(number, conversation_id, time)
         hit("delete.row_removed")
     if number is not None:
-        removed |= index.remove_history(number, conversation_id)
+        removed |= index.removal.remove_history(number, conversation_id)
         hit("delete.history_removed")
         count = _remove_messages(logs, index, conversation_id, number, progress)
         removed |= {"messages": count, "search_terms": count}
-        index.purge_words(number)
-        index.end_removal(number)
+        index.removal.purge_words(number)
+        index.removal.end(number)
         hit("delete.words_removed")
     removed |= logs.end_delete(conversation_id)
-    if not index.empty_log():
+    if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return removed
 
@@ -121,8 +120,8 @@ def bring_up_forgotten(logs: LogStore, index: Index) -> None:
     """Let the index know what the ledger of forgotten messages has. Raises IndexUnavailable, LogUnavailable."""
     ledger = Ledger(logs, FORGOTTEN)
     ledger.recover()
-    if (size := ledger.size()) != index.forgotten_bytes():
-        index.forget_deliveries(forgotten_deliveries(ledger), size)
+    if (size := ledger.size()) != index.routing.forgotten_bytes():
+        index.routing.forget_deliveries(forgotten_deliveries(ledger), size)
 
 
 def forget_anchors_again(logs: LogStore, index: Index) -> None:
@@ -131,13 +130,13 @@ def forget_anchors_again(logs: LogStore, index: Index) -> None:
     Raises IndexUnavailable, LogUnavailable.
     """
     for key, until in forgotten_keys(logs).items():
-        index.forget_anchors(key, until)
+        index.anchors.forget(key, until)
 
 
 def _remove_messages(
     logs: LogStore, index: Index, conversation_id: str, number: int, progress: Callable[[int], None] | None
 ) -> int:
-    mark = index.is_long(number)
+    mark = index.removal.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
     count = size = last = 0
     part: list[Spoken] = []
@@ -147,14 +146,14 @@ def _remove_messages(
     def wanted(sequence: int) -> bool:
         nonlocal highest, sequences
         if sequence > highest:
-            following = index.indexed_sequences(number, highest, 4096)
+            following = index.removal.sequences(number, highest, 4096)
             sequences = set(following)
             highest = following[-1] if len(following) == 4096 else 1 << 62
         return sequence in sequences
 
     def remove() -> None:
         nonlocal count, size
-        index.remove_messages(number, part, mark=mark)
+        index.removal.remove_messages(number, part, mark=mark)
         hit("delete.part_removed")
         count += len(part)
         size = 0

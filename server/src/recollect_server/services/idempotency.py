@@ -132,7 +132,7 @@ def lines_then(space: Space, replays: Replays, known: KnownRequest) -> tuple[lis
 
 def messages_at(space: Space, number: int, known: KnownRequest) -> list[Message]:
     """The messages that a request wrote, by the index. Raises IndexUnavailable, StorageUnavailable."""
-    places = space.index.places(number, known.first_sequence, known.last_sequence)
+    places = space.index.messages.of_lines(number, known.first_sequence, known.last_sequence)
     return messages_of(space.logs.read_at(known.conversation_id, places)) if places else []
 
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from recollect_server.domain.context import Context, Tier
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.space import Space
-from recollect_server.storage.index.tier_log import Transition
+from recollect_server.storage.index.tiers import Transition
 
 _MOST = 20_000  # conversations that are hot or warm; of more the one that was touched longest ago is cold
 _WAITING = 10_000  # moves that wait to be written: of more the oldest are lost
@@ -38,7 +38,7 @@ class Tiers:
         self._flushing = threading.Lock()  # held while moves are written, so that they are written in order
         space.recent_turns.evicted = self.left_memory
         try:
-            before = space.index.last_transitions(_MOST)
+            before = space.index.tiers.last(_MOST)
         except IndexUnavailable:
             return  # then all are cold
         self._known.update((last.conversation_id, (Tier(last.to_tier), last.time)) for last in before if last.to_tier != Tier.COLD)
@@ -93,7 +93,7 @@ class Tiers:
                 self._waiting.clear()
                 self._waiting.extend(kept)
             with suppress(IndexUnavailable):  # it is made anew, without them
-                self._space.index.forget_transitions(conversation_id)
+                self._space.index.tiers.forget(conversation_id)
         return 0
 
     def flush(self) -> None:
@@ -104,7 +104,7 @@ class Tiers:
                 moved, hits = list(self._waiting), Counter(self._hits)
             if not moved and not hits:
                 return
-            self._space.index.add_transitions(moved, hits)
+            self._space.index.tiers.add(moved, hits)
             with self._guard:
                 self._hits = Counter({name: count for name in self._hits if (count := self._hits[name] - hits[name])})
                 written = set(map(id, moved))
@@ -114,7 +114,7 @@ class Tiers:
     def listed(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
         """The newest moves before an id (0: of all), of a conversation or (empty) of all. Raises IndexUnavailable."""
         self.flush()
-        return self._space.index.transitions(conversation_id, before, limit)
+        return self._space.index.tiers.select(conversation_id, before, limit)
 
     # Under the guard ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.turns import Place, newest_within
+from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.store import LogNotFound, Position
 
@@ -67,7 +67,7 @@ class WorkingContext:
 
     def most_recent(self, channel: str) -> str | None:
         """The conversation of a channel with the newest message, or None."""
-        found = self._space.index.select(Filter(channels=(channel,)), 1)
+        found = self._space.index.conversations.select(Filter(channels=(channel,)), 1)
         return found[0].conversation.id if found else None
 
     def load(
@@ -91,7 +91,7 @@ class WorkingContext:
         """The turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:
             try:
-                places, has_more, cut = self._space.index.tail(
+                places, has_more, cut = self._space.index.messages.tail(
                     head.number,
                     before_turn=before_turn,
                     before_sequence=before_sequence,
@@ -162,11 +162,11 @@ class _Kept:
 def page_of_turns(space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int) -> tuple[Turns, bool]:
     """The messages of these turns behind line `after`, as many as so many bytes hold, and whether there are more.
 
-    Turns are whole, unless the first alone is larger (see `storage.index.turns.page_of_turns`).
+    Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
     """
     if head.indexed and head.number is not None:
         try:
-            places, more = space.index.page_of_turns(head.number, first, last, after, max_bytes)
+            places, more = space.index.messages.page_of_turns(head.number, first, last, after, max_bytes)
             return read_turns(space, head, places, None if after else first, None if more else last), more
         except IndexUnavailable as error:
             log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
@@ -190,7 +190,7 @@ def turns_of(space: Space, head: ConversationState, first: int, last: int, max_b
     """
     if head.indexed and head.number is not None:
         try:
-            found = space.index.turn_places(head.number, first, last)
+            found = space.index.messages.of_turns(head.number, first, last)
             places = newest_within(found, max_bytes)
             opening = first if len(places) == len(found) else None
             return read_turns(space, head, places, opening, last, is_locked=is_locked)
@@ -212,7 +212,7 @@ def turns_among(space: Space, head: ConversationState, turns: list[int], lines: 
     """
     if head.indexed and head.number is not None:
         try:
-            places = newest_within(space.index.places_of_turns(head.number, turns, lines), max_bytes)
+            places = newest_within(space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes)
             _check_taken_in(space, head)
             return read_places(space, head.conversation.id, places)
         except IndexUnavailable as error:
@@ -226,7 +226,9 @@ def message_at(space: Space, head: ConversationState, sequence: int) -> Message 
     """The message of a line; None if the line is none. Raises StorageUnavailable."""
     if head.indexed and head.number is not None:
         try:
-            found = read_places(space, head.conversation.id, space.index.places(head.number, sequence, sequence)).messages
+            found = read_places(
+                space, head.conversation.id, space.index.messages.of_lines(head.number, sequence, sequence)
+            ).messages
             _check_taken_in(space, head)
             return found[0] if found else None
         except IndexUnavailable as error:

@@ -52,6 +52,6 @@ class Flood:
 
     def _note(self, channel: str, sender: str, refused: int, now: int) -> None:
         try:
-            self._space.index.note_limited(channel, sender, refused, now)
+            self._space.index.routing.note_limited(channel, sender, refused, now)
         except IndexUnavailable as error:
             log.warning("sender_not_noted", channel=channel, sender=sender, reason=str(error))

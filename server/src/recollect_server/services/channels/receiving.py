@@ -118,7 +118,7 @@ class Receiving:
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(known.conversation_id)
                 replied = before
-            elif request and self._space.index.delivered_elsewhere(hash_of_delivery(request.id), "", "")[0]:
+            elif request and self._space.index.routing.delivered_elsewhere(hash_of_delivery(request.id), "", "")[0]:
                 raise ConversationNotFound(conversation_id)
             else:
                 replied = self._run_in(conversation_id, Asked(command, text, request))
@@ -128,7 +128,7 @@ class Receiving:
     # Third parties ------------------------------------------------------------------------------------------------------
 
     def _receive_external(self, inbound: Inbound) -> Received:
-        if not self._space.index.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
+        if not self._space.index.routing.delivered_elsewhere("", inbound.channel, inbound.provider_message_id)[1]:
             self._flood.admit(inbound.channel, inbound.sender)  # a repeat is the provider's doing, not the sender's
         received = self._external.receive(
             inbound.channel,
@@ -144,7 +144,7 @@ class Receiving:
     def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
         """What became of an owner's message that is deleted since, or that came before the sender was known as an owner."""
         key = hash_of_delivery(request.id)
-        forgotten, outside = self._space.index.delivered_elsewhere(key, inbound.channel, inbound.provider_message_id)
+        forgotten, outside = self._space.index.routing.delivered_elsewhere(key, inbound.channel, inbound.provider_message_id)
         if outside and (received := self._external.delivered(inbound.channel, inbound.provider_message_id)):
             return Received(received, duplicate=True)
         return Received(None, duplicate=True) if forgotten else None
@@ -212,7 +212,7 @@ class Receiving:
             if _is_named(inbound):
                 assert isinstance(inbound.origin, WebOrigin)
                 return inbound.origin.conversation_id
-            found = self._space.index.select(Filter(channels=(WEB,)), 1)
+            found = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
             return found[0].conversation.id if found else None
         place = place_of(inbound.channel, party_of(inbound))
         return self._space.routes.pinned(self._space.index, place) if place.known else None

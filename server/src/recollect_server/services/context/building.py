@@ -233,7 +233,7 @@ class ContextBuilder:
         if head is None or head.number is None:
             return 0
         try:
-            return self._space.index.count_through(head.number, head.conversation.compressed_through)
+            return self._space.index.messages.count_through(head.number, head.conversation.compressed_through)
         except IndexUnavailable as error:
             degraded.setdefault("warm", str(error))
             return 0
@@ -262,7 +262,7 @@ class ContextBuilder:
             if note := past.why_not(message, left):
                 return past.Past(), Packed(Tier.COLD, room, note=note, reserved=room - left), last
             if shown.number is None:  # the transcript or the index was of no help for it, and other lines of it may be found
-                shown = replace(shown, number=index.numbers([shown.conversation_id]).get(shown.conversation_id))
+                shown = replace(shown, number=index.conversations.numbers([shown.conversation_id]).get(shown.conversation_id))
             if doubt := self._space.doubt:
                 degraded["cold"] = doubt
             recalled = past.recall(

@@ -26,8 +26,8 @@ from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.conversations import Filter
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Scope
-from recollect_server.storage.index.turns import Place
 
 _QUESTION = 4000  # characters of a message that are asked with: a search is for a question, not for a page
 _CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
@@ -77,7 +77,7 @@ class Shown:
         """Return the ids in the index of what must not be recalled. Raises IndexUnavailable."""
         if self.number is None:
             return frozenset()
-        newest = index.turn_places(self.number, self.newest_turn, self.newest_turn)
+        newest = index.messages.of_turns(self.number, self.newest_turn, self.newest_turn)
         return frozenset(message_id(self.number, line) for line in (*self.sequences, *(line for line, _, _ in newest)))
 
 
@@ -114,7 +114,7 @@ def recall(
     question = message[:_QUESTION]
     with index.until(deadline):
         hidden = shown.ids(index)
-        terms = index.terms(without_dates(question, read_dates(question, asked.now)))
+        terms = index.search.terms(without_dates(question, read_dates(question, asked.now)))
         found = gather(index, meaning, question, terms, Scope(hidden=hidden), _CONVERSATIONS, deadline, asked.now)
     ranked = found.best_messages()
     best = found.message_scores[ranked[0]] if ranked else 0.0
@@ -136,7 +136,7 @@ def recall(
         return Past([], dropped, {}, found.degraded, note)
     turns = _read(space, found, chosen, shown, excerpt_tokens, tiers, asked, deadline)
     numbers = {number for number, _ in chosen}
-    about = {it.id: _about(it, asked, own=shown.conversation_id) for it in index.by_number(numbers).values()}
+    about = {it.id: _about(it, asked, own=shown.conversation_id) for it in index.conversations.by_number(numbers).values()}
     turns = [turn for turn in turns if turn[0].conversation_id in about]  # a conversation may be deleted meanwhile
     return Past(turns, dropped, about, found.degraded)
 
@@ -150,7 +150,7 @@ def last_conversation(space: Space, head: ConversationState, room: int, form: Fo
     if conversation.turn_count > _FIRST_TURNS:
         return None
     for channels in ((conversation.channel,), ()):
-        for stored in space.index.select(Filter(channels=channels), _LAST_SEEN + 1):
+        for stored in space.index.conversations.select(Filter(channels=channels), _LAST_SEEN + 1):
             before = stored.conversation
             if before.id == conversation.id or not before.abbreviation:
                 continue
@@ -180,7 +180,7 @@ def _read(
     for (number, turn), ats in chosen.items():
         ids[number] = found.conversation_of(ats[0]).id
         scores[number, turn] = found.message_scores[ats[0]]
-        there = space.index.turn_places(number, turn, turn)
+        there = space.index.messages.of_turns(number, turn, turn)
         if len(there) > _WHOLE_TURN:
             there = [place for at, place in enumerate(there) if at in (0, len(there) - 1) or place[0] in matched[number]]
         is_own = number == shown.number

@@ -52,15 +52,15 @@ class CommunicationLogs(Logs[Communication]):
 
     def find(self, index: Index, name: str) -> StoredCommunication | None:
         """Return what the index has of a communication."""
-        return index.communication(name)
+        return index.external.find(name)
 
     def progress(self, index: Index) -> dict[str, int]:
         """Return how many bytes of each transcript are indexed."""
-        return index.external_progress()
+        return index.external.progress()
 
     def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
         """Return whether the newest message still stands where the index says."""
-        places = index.external_places(stored.number, 1 << 62, 1)
+        places = index.external.places(stored.number, 1 << 62, 1)
         lines = self.store.read_at(stored.state.id, places) if places else []
         return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
 
@@ -77,11 +77,11 @@ class CommunicationLogs(Logs[Communication]):
         log: bool,
     ) -> int:
         """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never called."""
-        return index.add_external(before, after, lines, time=time, log=log)
+        return index.external.add(before, after, lines, time=time, log=log)
 
     def skip_cursors(self, index: Index) -> None:
         """Leave out the cursors of updates that a crash may have taken."""
-        index.skip_external_cursors()
+        index.external.skip_cursors()
 
     def reading(self, contents: Contents | None, number: int | None) -> "CommunicationReading":
         """Begin to read a transcript."""

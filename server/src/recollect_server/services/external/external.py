@@ -38,7 +38,7 @@ from recollect_server.services.idempotency import find_known, key_of
 from recollect_server.services.space.locks import StripedLocks
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
-from recollect_server.storage.index.turns import newest_within
+from recollect_server.storage.index.messages import newest_within
 
 PageEnd = tuple[int, str]
 """Where a page ends: a time or a line, and an id."""
@@ -147,7 +147,7 @@ class External:
                 provider_message_id=provider_message_id,
                 origin=origin,
             )
-            stored = self._space.index.communication_with(channel, party)
+            stored = self._space.index.external.with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
             with self._space.locks.hold(name):
                 if stored is None:
@@ -163,13 +163,13 @@ class External:
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
-        found = self._space.index.delivered(channel, provider_message_id)
+        found = self._space.index.external.delivered(channel, provider_message_id)
         if found is None:
             return None
         name, place = found
         messages = self._store.messages(name, [place])
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)  # its line is damaged
-        escalation = self._space.index.escalation_about(name, place[0])
+        escalation = self._space.index.external.escalation_about(name, place[0])
         message = messages[0] if messages else lost
         communication = self._store.find(name).communication
         return Received(communication, message, escalation, duplicate=True, acknowledgement=self._offered(communication, message))
@@ -204,7 +204,7 @@ class External:
     def page(self, chosen: CommunicationFilter, size: int, after: PageEnd | None) -> CommunicationPage:
         """A page of the communications that match, newest update first."""
         self._store.bring_up()
-        found = self._space.index.communications(chosen, size + 1, after)
+        found = self._space.index.external.select(chosen, size + 1, after)
         last = found[size - 1] if len(found) > size else None
         return CommunicationPage(found[:size], (last.update_time, last.id) if last else None)
 
@@ -212,7 +212,7 @@ class External:
         """A communication with a page of its messages, newest first: so many, and of so many bytes, one at the least."""
         self._store.bring_up()
         stored = self._store.find(communication_id)
-        places = self._space.index.external_places(stored.number, after[0] if after else 1 << 62, size + 1)
+        places = self._space.index.external.places(stored.number, after[0] if after else 1 << 62, size + 1)
         fitting = newest_within(places[-size:], max_bytes)
         more = len(places) > len(fitting)
         places = fitting
@@ -223,7 +223,7 @@ class External:
         """A page of escalations, oldest first: of one communication, or of all if it is unset; those too that are resolved."""
         self._store.bring_up()
         number = self._store.find(communication_id).number if communication_id else None
-        found = self._space.index.escalations(number, size + 1, after, resolved=resolved)
+        found = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
         last = found[size - 1] if len(found) > size else None
         return EscalationPage(found[:size], (last.create_time, last.id) if last else None)
 
@@ -237,9 +237,9 @@ class External:
             self._store.find(asked.communication_id)
         index = self._space.index
         with index.until(deadline):
-            found = index.search_communications(asked, limit)
+            found = index.external.search(asked, limit)
         stems, prefixes = ({term.stem for term in found.terms if term.prefix == prefix} for prefix in (False, True))
-        passages = Passages(stems, prefixes, index.tokens, deadline)
+        passages = Passages(stems, prefixes, index.search.tokens, deadline)
         best = max((score for _, _, score in found.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in found.hits:
@@ -257,7 +257,7 @@ class External:
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.bring_up()
-        found = self._space.index.in_group(channel, group, limit)
+        found = self._space.index.external.in_group(channel, group, limit)
         return [
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in found
@@ -286,7 +286,7 @@ class External:
             self._store.bring_up()
             if request and (before := self._before(request)):
                 return before.communication
-            stored = self._space.index.communication_with(channel, party)
+            stored = self._space.index.external.with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
             with self._space.locks.hold(name):
                 if stored is None:
@@ -349,7 +349,7 @@ class External:
                 return self._escalation(escalation_id)
 
     def _escalation(self, escalation_id: str) -> Escalation:
-        found = self._space.index.escalation(escalation_id) if is_escalation_id(escalation_id) else None
+        found = self._space.index.external.escalation(escalation_id) if is_escalation_id(escalation_id) else None
         if found is None:
             raise EscalationNotFound(escalation_id)
         return found

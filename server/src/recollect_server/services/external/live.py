@@ -35,7 +35,7 @@ class LiveCommunications:
         self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
         self._changes = 0
         self._heard = 0  # how many of them `advance` told of
-        self._epoch = store.space.index.epoch
+        self._epoch = store.space.index.log.epoch
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None  # the last one
         store.on_change = self._note
 
@@ -53,7 +53,7 @@ class LiveCommunications:
                 self._changed.wait(timeout)
             count = self._changes - self._heard
             self._heard = self._changes
-        epoch = self.store.space.index.epoch
+        epoch = self.store.space.index.log.epoch
         renewed, self._epoch = epoch != self._epoch, epoch
         return News((), count, everyone=renewed or count > 0)
 
@@ -74,17 +74,17 @@ class LiveCommunications:
         Raises Renewed, IndexUnavailable, StorageUnavailable.
         """
         index = self.store.space.index
-        if position.epoch != index.epoch:
+        if position.epoch != index.log.epoch:
             raise Renewed
         with self._changed:
             asked = (position, most, self._changes)  # what was changed before this is in the index
             if self._answered and self._answered[0] == asked:
                 return self._answered[1]
-        changes = index.external_changes(position.cursor, min(most, _PART), _PART_BYTES)
+        changes = index.external.changes(position.cursor, min(most, _PART), _PART_BYTES)
         if not changes.whole:
             raise Renewed
         updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]
-        answer = Batch(updates), Position(index.epoch, changes.rows[-1].cursor if changes.rows else changes.last)
+        answer = Batch(updates), Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last)
         with self._changed:
             self._answered = asked, answer
         return answer
@@ -92,8 +92,8 @@ class LiveCommunications:
     def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
         """The newest communications, and the place in the log that they are of. Raises IndexUnavailable."""
         index = self.store.space.index
-        last, found = index.newest_communications(_LISTED)
-        position = Position(index.epoch, last)
+        last, found = index.external.newest(_LISTED)
+        position = Position(index.log.epoch, last)
         now = self.store.space.clock()
         return self.encode(CommunicationUpdate(cursor_text(position), "", now, Listed(tuple(found)), reset=reset)), position
 
@@ -103,7 +103,7 @@ class LiveCommunications:
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
         index = self.store.space.index
-        if position.epoch != index.epoch or position.cursor > index.newest_communications(0)[0]:
+        if position.epoch != index.log.epoch or position.cursor > index.external.newest(0)[0]:
             return None
         return position
 
@@ -121,7 +121,7 @@ class LiveCommunications:
             kind = Exchanged(known, messages[0] if messages else None)
         elif row.kind == ExternalUpdate.ESCALATED and (asked := changes.escalations.get(row.escalation_id)):
             kind = Escalated(asked)
-        return CommunicationUpdate(cursor_text(Position(index.epoch, row.cursor)), known.id, row.time, kind)
+        return CommunicationUpdate(cursor_text(Position(index.log.epoch, row.cursor)), known.id, row.time, kind)
 
 
 class CommunicationWatcher:

@@ -22,7 +22,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external import StoredCommunication
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.logs.store import START, LogConflict, Position
 
 log = structlog.get_logger("recollect.external")
@@ -63,7 +63,7 @@ class CommunicationStore:
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
         try:
-            stored = index.communication(communication_id)
+            stored = index.external.find(communication_id)
             self._logs.catch_up(index, communication_id, stored, time=self.space.clock(), log_updates=True, wait=False)
         except IndexAhead as error:
             index.condemn(str(error))  # whoever looks after the index makes it anew
@@ -71,7 +71,7 @@ class CommunicationStore:
 
     def find(self, communication_id: str) -> StoredCommunication:
         """A communication. Raises CommunicationNotFound, IndexUnavailable."""
-        stored = self.space.index.communication(communication_id) if is_communication_id(communication_id) else None
+        stored = self.space.index.external.find(communication_id) if is_communication_id(communication_id) else None
         if stored is None:
             raise CommunicationNotFound(communication_id)
         return stored
@@ -105,7 +105,7 @@ class CommunicationStore:
         before = stored.communication if stored else None
         known = self._logs.behind(before, lines, communication_id)
         try:
-            self.space.index.add_external(before, known, lines, time=self.space.clock())
+            self.space.index.external.add(before, known, lines, time=self.space.clock())
         except IndexUnavailable as error:
             self._behind.add(communication_id)
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))

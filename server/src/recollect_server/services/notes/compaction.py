@@ -12,7 +12,7 @@ from recollect_server.inference.language_model import LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.index.notes import Waiting
 
 PAST, KEPT = 40, 20
 """Messages that may lie behind the last compression, and those that are kept, unless settings say otherwise."""
@@ -30,7 +30,7 @@ class Compaction:
 
     def due(self, limit: int) -> list[Waiting]:
         """Conversations that may be due. Raises IndexUnavailable."""
-        return self._space.index.compaction_due(limit, self._past)
+        return self._space.index.notes.compaction_due(limit, self._past)
 
     def failed(self) -> list[Waiting]:
         """None: what failed is due again once it grew."""
@@ -39,7 +39,7 @@ class Compaction:
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - it is logged
         """Lets the conversation grow before it is tried again, if it is the only one that fails. Raises IndexUnavailable."""
         if alone:
-            self._space.index.put_off_compaction(waiting.number, self._kept)
+            self._space.index.notes.put_off_compaction(waiting.number, self._kept)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Condenses a conversation if it is due. Raises as `Naming.write`."""
@@ -48,14 +48,14 @@ class Compaction:
             through = self._through(material)
             if not through:
                 past = sum(m.turn_number > material.conversation.compressed_through for m in material.messages)
-                self._space.index.put_off_compaction(waiting.number, min(past, self._past))
+                self._space.index.notes.put_off_compaction(waiting.number, min(past, self._past))
                 return Outcome.NOTHING_DUE
             known = material.conversation
             old = [message for message in material.messages if known.compressed_through < message.turn_number <= through]
             summary = self._model.condense(old, known.compression_summary)
             return Outcome.WENT_ON if given_up() else self._record(waiting, material, through, summary)
         except ConversationNotFound:  # deleted; or somebody took the file away
-            self._space.index.put_off_compaction(waiting.number, 0)
+            self._space.index.notes.put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
 
     def _through(self, material: Material) -> int:
@@ -76,5 +76,7 @@ class Compaction:
             hit("event.begun")
             self._space.commit(head, [Compressed(through, summary, self._space.clock())], None)
             hit("event.recorded")
-        self._space.index.put_off_compaction(waiting.number, sum(message.turn_number > through for message in material.messages))
+        self._space.index.notes.put_off_compaction(
+            waiting.number, sum(message.turn_number > through for message in material.messages)
+        )
         return Outcome.WRITTEN

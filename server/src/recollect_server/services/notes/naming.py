@@ -1,7 +1,7 @@
 """Writes the notes of conversations: abbreviation, title, topics and anchors, as events of the transcript.
 
 The transcript is read and the model asked without any lock: whoever talks meanwhile is not held up, and a conversation that went on
-is not written to but waits again. What is due is in the index (`storage/index/note_queue.py`), so nothing needs to be remembered.
+is not written to but waits again. What is due is in the index (`storage/index/notes.py`), so nothing needs to be remembered.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.note_queue import Waiting
+from recollect_server.storage.index.notes import Waiting
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 log = structlog.get_logger("recollect.naming")
@@ -77,19 +77,19 @@ class Naming:
         """
         now = self._space.clock()
         idle_before = now - self._idle_timeout
-        waiting = self._space.index.notes_due(idle_before, now, limit, by_rule=self._model.writer == RULE)
+        waiting = self._space.index.notes.due(idle_before, now, limit, by_rule=self._model.writer == RULE)
         if waiting or not self._may_redo():
             return waiting
-        return self._space.index.offline_notes(idle_before, min(limit, _REDONE))
+        return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
 
     def failed(self) -> list[Waiting]:
         """Conversations whose last try failed. Raises IndexUnavailable."""
         now = self._space.clock()
-        return self._space.index.notes_failed(now - self._idle_timeout, now)
+        return self._space.index.notes.failed(now - self._idle_timeout, now)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
         """Keeps why it could not be done: it is tried again with the next sweep. Raises IndexUnavailable."""
-        self._space.index.note_failure(waiting.number, reason)
+        self._space.index.notes.keep_failure(waiting.number, reason)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Writes what is due for a conversation, unless it was given up when the model is done.
@@ -102,16 +102,16 @@ class Naming:
             known = material.conversation
             waiting = replace(waiting, redo=waiting.redo or self._is_redone(known))
             if not known.message_count or not (self._wants_notes(known, waiting) or self._wants_title(known, material, waiting)):
-                self._space.index.forget_wish(waiting.number)
+                self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
                 raise CannotWrite("none of its messages can be read")
-            labels = self._space.index.labels(MAX_LABELS)
+            labels = self._space.index.notes.labels(MAX_LABELS)
             notes = self._model.write_notes(material.messages, known.abbreviation, labels)
             notes = replace(notes, topics=shared(notes.topics, labels))
             return Outcome.WENT_ON if given_up() else self._record(material, notes, waiting)
         except ConversationNotFound:  # deleted; or somebody took the file away, and the index still waits for its notes
-            self._space.index.note_failure(waiting.number, "its transcript is not there")
+            self._space.index.notes.keep_failure(waiting.number, "its transcript is not there")
             return Outcome.NOTHING_DUE
 
     def _wants_notes(self, conversation: Conversation, waiting: Waiting) -> bool:
@@ -160,7 +160,7 @@ class Naming:
         if due and not notes.title and not head.conversation.title:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:
-            self._space.index.forget_wish(waiting.number)
+            self._space.index.notes.forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
 
 

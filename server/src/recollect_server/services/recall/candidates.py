@@ -93,14 +93,14 @@ def gather(
     """
     now = now if scope.end is None else min(now, scope.end)
     dates = read_dates(query, now)
-    within = index.numbers_of(scope.conversations)
+    within = index.search.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
-    counts = [index.conversation_counts(term) for term in terms]
+    counts = [index.search.conversation_counts(term) for term in terms]
     deadline.check()
     numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
-    keyword = index.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
+    keyword = index.search.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
     deadline.check()
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = np.isin(keyword.ids, hidden, invert=True)
@@ -111,9 +111,9 @@ def gather(
     if dates and asks_of_dates(query):
         dated, keyword = _dated(index, terms, scope, scans, dates, keyword)
     deadline.check()
-    shown = index.showable(np.setdiff1d(_union(best - 1, best, best + 1, near, dated), hidden, assume_unique=True), scope)
+    shown = index.search.showable(np.setdiff1d(_union(best - 1, best, best + 1, near, dated), hidden, assume_unique=True), scope)
     leading = numbers[highest(whole, most)]
-    known = index.outlines(_union(leading, abbreviated, shown.numbers).tolist())
+    known = index.conversations.outlines(_union(leading, abbreviated, shown.numbers).tolist())
     conversations = [known[number] for number in sorted(known)]
     there = np.array([outline.number for outline in conversations], np.int64)
     messages = shown.only(np.isin(shown.numbers, there))
@@ -127,9 +127,9 @@ def gather(
     sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
-    normal = index.normal_scores(terms, scope, _SCORED) if terms else None
+    normal = index.search.normal_scores(terms, scope, _SCORED) if terms else None
     judged = (of_messages, of_conversations) if normal is None else _normal(messages, normal, of_messages, of_conversations)
-    words = index.weigh(without_dates(query, dates), terms)
+    words = index.search.weigh(without_dates(query, dates), terms)
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):  # "today" is said in passing
         words, judged = with_dates(words, *judged, dates_of(Question(query, past), of_messages))
     scores = _rounded(calibrated(order, words, *judged))
@@ -199,9 +199,9 @@ def _by_all_words(
     """
     if not terms:
         return np.zeros(0, np.int64), np.zeros(0), set()
-    numbers, scores = conversation_bm25(counts, *index.lengths())
+    numbers, scores = conversation_bm25(counts, *index.search.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
-    allowed = index.numbers_with(terms, scope) if scope.timed else within
+    allowed = index.search.numbers_with(terms, scope) if scope.timed else within
     if allowed is not None:
         inside = np.isin(numbers, allowed, assume_unique=True)
         numbers, scores = numbers[inside], scores[inside]
@@ -215,12 +215,12 @@ def _by_all_words(
 
 def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], Array]:
     """Return the conversations in the scope whose notes fit best, and BM25 of their notes."""
-    numbers, scores = index.notes_scores(terms, _NOTED)
+    numbers, scores = index.search.notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
     if within is not None:
         inside &= np.isin(numbers, within)
     if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
-        inside &= np.isin(numbers, index.numbers_within(scope.start, scope.end))
+        inside &= np.isin(numbers, index.search.numbers_within(scope.start, scope.end))
     return numbers[inside], scores[inside]
 
 
@@ -239,12 +239,12 @@ def _dated(
             continue
         said = replace(scope, start=start, end=end)
         if terms:
-            scores = index.message_scores(terms, said, _DATED)
+            scores = index.search.message_scores(terms, said, _DATED)
             keyword = keyword.joined(scores)
             parts.append(scores.ids)
         if scans:
             parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
-        parts.append(index.said_in(said, _DATED))
+        parts.append(index.search.said_in(said, _DATED))
     return _union(*parts), keyword
 
 

@@ -186,17 +186,17 @@ class Embedding:
     def _look(self, store: VectorStore, index: Index, model: int) -> None:
         now = time.monotonic()
         if self._index is not index or self._model != model:
-            self._cursor = index.last_cursor()
+            self._cursor = index.log.last_cursor()
             self._long = {}
-            done = store.progress(model, index.epoch)
+            done = store.progress(model, index.log.epoch)
             self._waiting = {
                 name: _Waiting(done.get(name, 0), now)
-                for name, (_, lines) in sorted(index.progress().items())
+                for name, (_, lines) in sorted(index.conversations.progress().items())
                 if done.get(name, 0) != lines
             }
             self._index, self._model = index, model
             return
-        changed, self._cursor = index.changed_after(self._cursor)
+        changed, self._cursor = index.log.changed_after(self._cursor)
         for name in changed:
             if name not in self._waiting:
                 long = self._long.get(name)
@@ -303,7 +303,7 @@ class Embedding:
             self._long[name] = rest
         else:
             del self._long[name]
-        stored = index.find(name)
+        stored = index.conversations.find(name)
         if stored is None:
             return
         looked_at = self._waiting[name].after if name in self._waiting else stored.lines
@@ -326,15 +326,15 @@ class Embedding:
 
     def _is_busy(self) -> bool:
         """Whether something was appended just now."""
-        puts, now = self._space.index.puts(), time.monotonic()
+        puts, now = self._space.index.taken()[1], time.monotonic()
         if puts != self._puts:
             self._puts, self._put_at = puts, now
         return now - self._put_at < _CALM
 
     def _text_at(self, index: Index, name: str, line: int) -> _Text | None:
         """Return the text of a line; None if it is gone."""
-        stored = index.find(name)
-        places = index.places(stored.number, line, line) if stored else []
+        stored = index.conversations.find(name)
+        places = index.messages.of_lines(stored.number, line, line) if stored else []
         found = read_found(self._space, name, places)
         if stored is None or not found or not (text := text_of(found[0])):
             return None
@@ -346,11 +346,11 @@ class Embedding:
         """Return the next texts of a conversation, one at least; up to which line they go, whether that is its end, and the bytes
         of their lines. None if the conversation is gone.
         """
-        stored = index.find(name)
+        stored = index.conversations.find(name)
         if stored is None:
             return None
         after = after if after <= stored.lines else 0  # more was looked at than there is: it is another file
-        places = index.places(stored.number, after + 1, stored.lines)
+        places = index.messages.of_lines(stored.number, after + 1, stored.lines)
         sizes = np.cumsum([length for _, _, length in places[:most]])
         count = max(1, int(np.searchsorted(sizes, most_bytes, "right")))
         whole = len(places) <= count

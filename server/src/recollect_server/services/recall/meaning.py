@@ -117,7 +117,7 @@ class Meaning:
         messages = Scan(copy.messages, question, numbers, start, end)
         if len(copy.abbreviations) and (start is not None or end is not None):
             # An abbreviation is of a whole conversation: a time finds those of the conversations that lie within it.
-            within = index.numbers_within(start, end)
+            within = index.search.numbers_within(start, end)
             numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
         return Scans(messages, Scan(copy.abbreviations, question, numbers))
 
@@ -182,7 +182,7 @@ class Meaning:
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
         """Reads the copy that searches read. Raises VectorsUnavailable, IndexUnavailable."""
         loaded = store.load(model)
-        numbers = index.numbers(list(loaded.keys.values()))
+        numbers = index.conversations.numbers(list(loaded.keys.values()))
         for name in set(loaded.keys.values()) - numbers.keys():
             store.remove(name)  # it was deleted while nobody looked
         messages, abbreviations = Matrix(SEQUENCE_BITS), Matrix(SEQUENCE_BITS)

@@ -28,8 +28,8 @@ from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Filter, Stored
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Found, Scope
-from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 
 _SPARE = 50  # conversations that are scored beside twice as many as are asked for: by other legs others may be better
@@ -126,7 +126,7 @@ class Recall:
             index = self._index
             with index.until(deadline):
                 now = self._space.clock()
-                terms = index.terms(without_dates(query, read_dates(query, now)))
+                terms = index.search.terms(without_dates(query, read_dates(query, now)))
                 found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now)
                 best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
                 showing.prepare(_first_shown(found, best, limit))
@@ -171,7 +171,7 @@ class Recall:
     def recent(self, chosen: Filter, limit: int, *, newest_first: bool) -> list[tuple[Conversation, str]]:
         """Conversations by time, each with the beginning of its newest message where it has no abbreviation."""
         showing = Showing(self._space, self._index, [], None, UNLIMITED)
-        found = self._index.select(chosen, limit, newest_first=newest_first)
+        found = self._index.conversations.select(chosen, limit, newest_first=newest_first)
         return [
             (
                 self._space.current(stored.conversation),
@@ -181,7 +181,7 @@ class Recall:
         ]
 
     def _newest_words(self, stored: Stored, showing: Showing) -> str:
-        newest = self._index.newest(stored.number)
+        newest = self._index.messages.newest(stored.number)
         message = showing.message(stored.conversation.id, newest[0]) if newest else None
         return opening_of(message.content) if message else ""
 
@@ -241,11 +241,13 @@ class Recall:
         """Return the best messages of a conversation none of which is among the best of all, and whether they have the words; those
         without are the nearest in meaning.
         """
-        best = self._index.message_scores(terms, scope, _TURNS, within=number).best(_TURNS) if terms else np.zeros(0, np.int64)
+        best = (
+            self._index.search.message_scores(terms, scope, _TURNS, within=number).best(_TURNS) if terms else np.zeros(0, np.int64)
+        )
         by_words = len(best) > 0
         if not by_words and scans:
             best = scans.messages.within(number, _TURNS).ids
-        shown = self._index.showable(best, scope)
+        shown = self._index.search.showable(best, scope)
         at = {identity: place for place, identity in enumerate(shown.ids.tolist())}
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
 

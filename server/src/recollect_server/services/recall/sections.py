@@ -59,7 +59,7 @@ def by_sections(
     count = len(conversations)
     sections: list[_Section] = []
     for at in split:
-        section = _Section(conversations[at].number, *index.sections(conversations[at].number))
+        section = _Section(conversations[at].number, *index.search.sections(conversations[at].number))
         inside = np.flatnonzero(messages.conversation == at)
         place = np.maximum(np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0)
         of[inside] = count + place
@@ -89,7 +89,7 @@ def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
 
 def _keyword(index: Index, terms: list[Term], counts: Counts, conversations: list[Outline], sections: list[_Section]) -> Array:
     """Return BM25 of the conversations, those that are split included, and of the sections behind them."""
-    lengths, total, mean = index.lengths()
+    lengths, total, mean = index.search.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
     extended: Counts = []
@@ -97,7 +97,7 @@ def _keyword(index: Index, terms: list[Term], counts: Counts, conversations: lis
         kept = ~np.isin(numbers, whole)
         parts, often = [numbers[kept]], [frequencies[kept]]
         for section, base in zip(sections, bases, strict=False):
-            lines = index.lines_with(term, section.number)
+            lines = index.search.lines_with(term, section.number)
             place, times = np.unique(np.maximum(np.searchsorted(section.first, lines, "right") - 1, 0), return_counts=True)
             parts.append(base + place)
             often.append(times)

@@ -13,7 +13,7 @@ from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.space.space import Space
 from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import Term
 
 log = structlog.get_logger("recollect.recall")
@@ -31,14 +31,14 @@ class Showing:
         self._scans = scans
         self._deadline = deadline
         stems, prefixes = ({term.stem for term in terms if term.prefix == prefix} for prefix in (False, True))
-        self._passages = Passages(stems, prefixes, index.tokens, deadline)
+        self._passages = Passages(stems, prefixes, index.search.tokens, deadline)
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
         self._conversations: dict[int, Conversation] = {}
 
     def prepare(self, places: dict[int, list[Place]]) -> None:
         """Read these conversations and messages, by number: each transcript is opened once, and the index is asked once for all."""
-        self._conversations |= self._index.by_number({*places})
+        self._conversations |= self._index.conversations.by_number({*places})
         for number, wanted in places.items():
             if (conversation := self._conversations.get(number)) is not None and wanted:
                 self._read(conversation.id, sorted(wanted))
@@ -46,7 +46,7 @@ class Showing:
     def conversation(self, number: int) -> Conversation | None:
         """The conversation of a number; None of one that is gone."""
         if number not in self._conversations:
-            self._conversations |= self._index.by_number({number})
+            self._conversations |= self._index.conversations.by_number({number})
         return self._conversations.get(number)
 
     def message(self, conversation_id: str, place: Place) -> Message | None:

@@ -61,18 +61,18 @@ class ConversationLogs(Logs[Conversation]):
 
     def find(self, index: Index, name: str) -> Stored | None:
         """Return what the index has of a conversation."""
-        return index.find(name)
+        return index.conversations.find(name)
 
     def progress(self, index: Index) -> dict[str, int]:
         """Return how many bytes of each transcript are indexed."""
-        return {name: size for name, (size, _) in index.progress().items()}
+        return {name: size for name, (size, _) in index.conversations.progress().items()}
 
     def goes_on(self, index: Index, stored: Indexed[Conversation]) -> bool:
         """Return whether the newest message still stands where the index says.
 
         What was put in or taken out before it moves it. Then nothing that the index knows is where it says.
         """
-        if not (newest := index.newest(stored.number)):
+        if not (newest := index.messages.newest(stored.number)):
             return True
         place, turn_number, timestamp = newest
         entry = self.store.read_at(stored.state.id, [place])[0].entry
@@ -107,7 +107,7 @@ class ConversationLogs(Logs[Conversation]):
 
     def skip_cursors(self, index: Index) -> None:
         """Leave out the cursors of updates that a crash may have taken."""
-        index.skip_cursors()
+        index.log.skip_cursors()
 
     def reading(self, contents: Contents | None, number: int | None) -> "ConversationReading":
         """Begin to read a transcript."""

@@ -103,7 +103,7 @@ class Routes:
             fresh, known = self._fresh.get(place), self._pins.get(place)
         if fresh is not None or known is not None:
             return fresh.conversations[-1] if fresh else known
-        found = index.pinned(place, settled=False)
+        found = index.routing.pinned(place, settled=False)
         if not found:
             return None
         with self._guard:
@@ -122,7 +122,7 @@ class Routes:
                 else:
                     asked[name] = self._fresh_of(name)
         if asked:
-            for name, conversation_id in index.mail(asked, settled=False):
+            for name, conversation_id in index.routing.mail(asked, settled=False):
                 asked[name] += (conversation_id,)
             with self._guard:
                 for name, them in asked.items():
@@ -141,7 +141,7 @@ class Routes:
         while len(seen) < _MAX_STEPS:
             with self._guard:
                 fresh = self._fresh.get(seen[-1])
-            following = fresh.conversations[-1] if fresh else index.continued(seen[-1], settled=False)
+            following = fresh.conversations[-1] if fresh else index.routing.continued(seen[-1], settled=False)
             if following is None or following in seen or not self._exists(following):
                 break
             seen.append(following)

@@ -159,7 +159,7 @@ class Space:
                     log.error("held_messages_lost", conversation=conversation_id, reason="the transcript is gone")
                     self.pending.release(conversation_id)
                     raise
-                if batch.request and self.index.request(batch.request.id):
+                if batch.request and self.index.requests.find(batch.request.id):
                     self.pending.drop(stuck)
                 continue
             self.pending.written(stuck, done.head)
@@ -172,11 +172,11 @@ class Space:
         except LogNotFound:
             raise self.transcripts.not_found(conversation_id) from None
         try:
-            stored = self.index.find(conversation_id)
+            stored = self.index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
                 caught = self.transcripts.catch_up(self.index, conversation_id, stored, time=self.clock(), log_updates=True)
                 stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
-                if self.index.note_refused_cursors():
+                if self.index.log.note_refused_cursors():
                     self.on_cursors_lost()
                 self.anchors.changed()
                 self.routes.changed()
@@ -199,7 +199,7 @@ class Space:
 
         Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
         """
-        stored = self.index.find(conversation_id)
+        stored = self.index.conversations.find(conversation_id)
         if self.lag.has(conversation_id) or self.pending.of(conversation_id):
             raise IndexUnavailable("the index did not take in the newest lines")
         if stored is None:
@@ -281,7 +281,7 @@ class Space:
         """
         if held := self.pending.request(request_id):
             return KnownRequest(request_id, held[0].hash, held[1])
-        if known := self.lag.request(request_id) or self.index.request(request_id):
+        if known := self.lag.request(request_id) or self.index.requests.find(request_id):
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")

@@ -134,7 +134,7 @@ class UpdateLog:
     @property
     def epoch(self) -> str:
         """Of the index that is used now."""
-        return self._index.epoch
+        return self._index.log.epoch
 
     @property
     def latest(self) -> int:
@@ -167,7 +167,7 @@ class UpdateLog:
     def settle(self) -> None:
         """Waits until everything that was acknowledged before is behind some position here. Raises IndexUnavailable."""
         index = self._index
-        end = index.last_cursor()
+        end = index.log.last_cursor()
         with self._changed:
             self._grown.wait_for(lambda: self._latest >= end or self._index is not index, _LONGEST_REST)
 
@@ -180,7 +180,7 @@ class UpdateLog:
                 self._changed.wait(timeout)
                 self._waiting = False
                 self._hurry()
-            epoch, taken = self._index.epoch, list(self._inbox)
+            epoch, taken = self._index.log.epoch, list(self._inbox)
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
@@ -193,7 +193,7 @@ class UpdateLog:
                 if isinstance(placed.update.kind, Deleted):
                     gone[placed.update.conversation_id] = placed.cursor
         with self._changed:
-            if epoch == self._index.epoch:
+            if epoch == self._index.log.epoch:
                 self._extend(entries, gone)
         if about:
             self.drafts.show({conversation_id for conversation_id, _ in about})
@@ -207,7 +207,7 @@ class UpdateLog:
         StorageUnavailable.
         """
         with self._changed:
-            if position.epoch != self._index.epoch:
+            if position.epoch != self._index.log.epoch:
                 raise Renewed
             index = self._index
             if position.cursor >= self._latest:
@@ -230,10 +230,10 @@ class UpdateLog:
         return answer
 
     def _older(self, index: Index, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        changes = index.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
+        changes = index.log.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
         if not changes.whole:
             raise Renewed
-        placed = read(index.epoch, self.space.logs, changes)
+        placed = read(index.log.epoch, self.space.logs, changes)
         entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
         last = changes.rows[-1].cursor if changes.more else changes.last
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)
@@ -274,7 +274,7 @@ class UpdateLog:
 
     def _attach(self, index: Index) -> None:
         """Another index is used from here on; nobody writes meanwhile."""
-        latest = index.last_cursor()
+        latest = index.log.last_cursor()
         with self._changed:
             self._index = index
             self._inbox.clear()
@@ -286,7 +286,7 @@ class UpdateLog:
             self._hurry()
             self._changed.notify()
             self._grown.notify_all()
-        index.listen(partial(self._hear, index))
+        index.log.listen(partial(self._hear, index))
 
     def _reset(self) -> None:
         """Cursors that were answered will never be told: whoever waits for one begins again."""
@@ -297,7 +297,7 @@ class UpdateLog:
 
     def _hurry(self) -> None:
         """The index need not hurry for news that nobody waits for: the fewer at once, the more each costs."""
-        self._index.watched(self._waiting and self._watchers > 0)
+        self._index.log.set_watched(self._waiting and self._watchers > 0)
 
     def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:
         with self._changed:

@@ -54,7 +54,7 @@ class Snapshots:
         with self._guard:
             kept = self._kept.get(wanted)
         # What the index did not take in moves no cursor.
-        if kept and kept.position == Position(index.epoch, index.last_cursor()) and not self._log.space.lag.conversations():
+        if kept and kept.position == Position(index.log.epoch, index.log.last_cursor()) and not self._log.space.lag.conversations():
             return kept
         for _ in range(3):
             try:
@@ -74,7 +74,7 @@ class Snapshots:
         space = self._log.space
         index = space.index
         wanted = Filter(conversation_ids=tuple(sorted(interest.conversation_ids)), channels=tuple(sorted(interest.channels)))
-        newest = index.newest_conversations(
+        newest = index.log.newest_conversations(
             replace(wanted, channels=choice.list_channels) if choice.list_channels else wanted,
             _CONVERSATIONS,
             loaded=_loaded(wanted, choice),
@@ -91,7 +91,7 @@ class Snapshots:
             loaded = ConversationLoaded(newest.loaded, tuple(messages), newest.has_more)
         elif choice.load_conversation_id and not reset:
             raise ConversationNotFound(choice.load_conversation_id)
-        position = Position(index.epoch, newest.cursor)
+        position = Position(index.log.epoch, newest.cursor)
         now = space.clock()
         listed = Update("", "", now, ConversationList(tuple(map(space.current, newest.conversations))), reset=reset)
         second = Update(str(position), loaded.conversation.id if loaded.conversation else "", now, loaded)

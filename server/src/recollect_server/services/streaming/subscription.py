@@ -97,7 +97,7 @@ class Subscription:
         if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this service gave out")
         index = self._log.space.index
-        if position.epoch != index.epoch or position.cursor > index.given_out():
+        if position.epoch != index.log.epoch or position.cursor > index.log.given_out():
             return None  # another log's, or this one lost its end: an older copy of it was put back
         self._log.settle()  # else it would be told that it has missed nothing
-        return position if index.changes(position.cursor, 0, (), ()).whole else None
+        return position if index.log.changes(position.cursor, 0, (), ()).whole else None

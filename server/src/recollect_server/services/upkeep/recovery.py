@@ -87,7 +87,7 @@ def rebuild(logs: FolderStore, clock: Clock, progress: Progress) -> Recovered:
         index = Index(logs.root)
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
-    index.claim_file(copied=False)
+    index.log.claim_file(copied=False)
     return _bring_up(logs, index, clock, progress, rebuilt=True)
 
 
@@ -108,8 +108,8 @@ def _open(root: Path) -> tuple[Index | None, bool]:
     try:
         problem = index.problem()
         if not problem:
-            index.claim_file(copied=state is Seal.COPIED)
-            index.empty_log()  # after a crash it may hold words of what was deleted right before
+            index.log.claim_file(copied=state is Seal.COPIED)
+            index.removal.empty_log()  # after a crash it may hold words of what was deleted right before
     except IndexUnavailable as error:
         problem = str(error)
     if problem:
@@ -241,7 +241,7 @@ def _finish_interrupted_delete(logs: FolderStore, index: Index, conversation_id:
 def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool) -> Recovered:
     deleting = logs.deleted()
     if deleting and not rebuilt:
-        index.skip_cursors()  # what goes may have changed before, and the index not know of it
+        index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorFile(logs) if deleting else None
     bring_up_forgotten(logs, index)
     for conversation_id in deleting:

@@ -87,7 +87,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     # Its numbers begin behind those of the old one: a call that still has an old number finds nothing, and nothing wrong.
     new = Index(space.logs.root, numbers_after=old.last_number())
     try:
-        new.claim_file(copied=False)
+        new.log.claim_file(copied=False)
         bring_up_forgotten(space.logs, new)
         for logs in (space.transcripts, CommunicationLogs(space.logs)):
             for name, _ in space.logs.logs(logs.kind):
@@ -103,7 +103,7 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     except BaseException:
         new.close()
         raise
-    known = new.progress()
+    known = new.conversations.progress()
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines

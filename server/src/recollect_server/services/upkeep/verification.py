@@ -168,7 +168,7 @@ def _indexed_anchors(index: Index, number: int, reading: ConversationReading, go
         for line, it in reading.anchors
         if it.time > gone.get(it.key, -1)
     }
-    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors(number)}
+    found = {(it.line, it.key, it.value, it.confidence, it.source, it.time) for it in index.anchors.of(number)}
     for line in sorted({anchor[0] for anchor in expected ^ found}):
         yield f"line {line}: the index has another anchor than the transcript"
 

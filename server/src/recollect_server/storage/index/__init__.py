@@ -1,13 +1,14 @@
-"""The index: one SQLite database beside the transcripts. Everything in it can be learnt again from them.
+"""The index: one SQLite database beside the transcripts. Everything in it can be rebuilt from them.
 
-Who works with it imports `index` (the door, one for each space) and the types of what it is asked and answers; `checking` and
-`external_checking` read all of it for `verify`. Inside:
+Callers import `index` (one `Index` for each space) and the types of its queries and results; `checking` and `external_checking`
+read all of it for `verify`. Inside:
 
-- `connections` opens the file, `database` is its one writer with the queue before it, `file` its condition;
+- `writer` is the only connection that changes the file, behind a queue; `database` adds the readers (`connections`) and the
+  file's condition, and is what the parts share; `file` is the file as seen from outside;
 - `migrations` is the history of its tables (`external_tables` and `channel_tables` are steps), `incoming` what an append adds;
-- the door's parts, each beside its tables: `search` (with `words`), `log` (of `updates`), `removal`, `routing`, `note_queue`,
-  `external_index` (with `external`), `tier_log`;
-- `conversations`, `turns` and `requests` are tables that several parts ask; `lengths` and `seen` what is kept of them in memory.
+- the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search` (with `words`), `log` (of
+  `updates`), `removal`, `notes`, `anchors`, `routing`, `external_index` (with `external`), `tiers`;
+- `lengths` is what is kept of conversations in memory.
 
 Errors of SQLite leave this package as `IndexUnavailable`.
 """

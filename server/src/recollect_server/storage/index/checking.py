@@ -13,7 +13,7 @@ from recollect_server.storage.index.connections import looking
 from recollect_server.storage.index.external_checking import ExternalContents
 from recollect_server.storage.index.file import DAMAGED, NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.turns import searchable_text
+from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.words import tokens
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)

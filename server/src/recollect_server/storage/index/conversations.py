@@ -4,11 +4,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import apsw
 import orjson
 
 from recollect_server.domain.conversation import NO_RECORD, NOBODY, Conversation, NoteRecord, Party
 from recollect_server.domain.message import Usage
+from recollect_server.storage.index.database import Database
 
 _COLUMNS = (
     "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
@@ -120,78 +120,6 @@ class Stored:
         return self.conversation
 
 
-def find(connection: apsw.Connection, conversation_id: str) -> Stored | None:
-    """The conversation with its progress, or None."""
-    row = connection.execute(
-        f"{_SELECT.replace('FROM', ', p.bytes, p.lines FROM', 1)} JOIN progress p ON p.number = c.number WHERE c.id = ?",
-        (conversation_id,),
-    ).fetchone()
-    return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1], calls_unknown=not row[24])
-
-
-def select(
-    connection: apsw.Connection,
-    chosen: Filter,
-    limit: int,
-    after: tuple[int, str] | None = None,
-    *,
-    newest_first: bool = True,
-) -> list[Stored]:
-    """The conversations that match, by update time then id, behind the place `after` = (update_time, id).
-
-    Not by number: a new index gives other numbers, and the same answers.
-    """
-    where, values = chosen.where()
-    order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
-    if after is not None:
-        where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
-        values += after
-    rows = connection.execute(f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?", (*values, limit))
-    return [Stored(row[0], _conversation(row)) for row in rows]
-
-
-def by_number(connection: apsw.Connection, numbers: set[int]) -> dict[int, Conversation]:
-    """The conversations of these numbers. One that is gone is left out."""
-    rows = connection.execute(
-        f"{_SELECT} WHERE c.number IN (SELECT value FROM json_each(?))", (orjson.dumps(list(numbers)).decode(),)
-    )
-    return {row[0]: _conversation(row) for row in rows}
-
-
-def outlines(connection: apsw.Connection, numbers: Collection[int]) -> dict[int, Outline]:
-    """The outlines of the conversations of these numbers. One that is gone is left out."""
-    rows = connection.execute(
-        "SELECT json_group_array(json_array(number, id, create_time, message_count)) FROM conversations"
-        " WHERE number IN (SELECT value FROM json_each(?))",
-        (orjson.dumps(list(numbers)).decode(),),
-    ).get
-    return {row[0]: Outline(*row) for row in orjson.loads(rows)}
-
-
-def numbers(connection: apsw.Connection, conversation_ids: list[str]) -> dict[str, int]:
-    """The numbers of those of the conversations that are there."""
-    query = "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
-    return {row[0]: row[1] for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))}
-
-
-def want_abbreviation(connection: apsw.Connection, number: int) -> None:
-    """Queues the conversation's abbreviation: it was switched away from."""
-    connection.execute(
-        "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
-        (number,),
-    )
-
-
-def remove(connection: apsw.Connection, number: int) -> None:
-    """Takes the conversation's row and what hangs on it out. Its messages are not touched."""
-    hanging = (
-        "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names", "notes_words",
-        "note_records", "notes_wanted",
-    )  # fmt: skip
-    for table in ("conversations", *hanging):
-        connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-
-
 def _marks(values: tuple[str, ...]) -> str:
     return ", ".join("?" * len(values))
 
@@ -223,3 +151,63 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
         abbreviation_record=NoteRecord(*row[28:31]) if row[28] else NO_RECORD,
         title_record=NoteRecord(*row[31:34]) if row[31] else NO_RECORD,
     )
+
+
+class ConversationTable:
+    """The indexed conversations. Every method raises IndexUnavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, conversation_id: str) -> Stored | None:
+        """Return a conversation with the indexed length of its transcript, or None."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                f"{_SELECT.replace('FROM', ', p.bytes, p.lines FROM', 1)} JOIN progress p ON p.number = c.number WHERE c.id = ?",
+                (conversation_id,),
+            ).fetchone()
+            return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1], calls_unknown=not row[24])
+
+    def select(
+        self, chosen: Filter, limit: int, after: tuple[int, str] | None = None, *, newest_first: bool = True
+    ) -> list[Stored]:
+        """Return the conversations that match, by update time then id, behind the place `after` = (update_time, id).
+
+        Not by number: a new index gives other numbers, and the same answers.
+        """
+        where, values = chosen.where()
+        order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
+        if after is not None:
+            where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
+            values += after
+        query = f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
+        with self._database.reading() as connection:
+            return [Stored(row[0], _conversation(row)) for row in connection.execute(query, (*values, limit))]
+
+    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
+        """Return the conversations of these numbers, without those that are gone."""
+        with self._database.reading() as connection:
+            query = f"{_SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
+            return {row[0]: _conversation(row) for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))}
+
+    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
+        """Return the outlines of the conversations of these numbers, without those that are gone."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT json_group_array(json_array(number, id, create_time, message_count)) FROM conversations"
+                " WHERE number IN (SELECT value FROM json_each(?))",
+                (orjson.dumps(list(numbers)).decode(),),
+            ).get
+        return {row[0]: Outline(*row) for row in orjson.loads(rows)}
+
+    def numbers(self, conversation_ids: list[str]) -> dict[str, int]:
+        """Return the numbers of those of the conversations that are indexed."""
+        with self._database.reading() as connection:
+            query = "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
+            return {row[0]: row[1] for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))}
+
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Return the indexed length of every transcript by conversation: bytes and lines."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)")
+            return {row[0]: (row[1], row[2]) for row in rows}

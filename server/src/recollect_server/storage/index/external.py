@@ -21,8 +21,8 @@ from recollect_server.domain.external import (
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.text import segment
 from recollect_server.storage.index import requests, words
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.requests import KnownRequest
-from recollect_server.storage.index.turns import Place
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.logs.lines import Line
 

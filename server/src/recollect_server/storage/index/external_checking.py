@@ -23,7 +23,7 @@ class ExternalContents:
 
     def places(self, number: int) -> list[tuple[int, int, int]]:
         """Where the messages of a communication are, in order."""
-        return self._index.external_places(number, 1 << 62, 1 << 62)
+        return self._index.external.places(number, 1 << 62, 1 << 62)
 
     def deliveries(self, number: int) -> dict[str, int]:
         """What a provider delivered of it: the line by the provider's id."""

@@ -1,6 +1,6 @@
-"""The part of the index's door that external communications use. Every method raises IndexUnavailable.
+"""External communications in the index.
 
-A change of theirs is committed when `add_external` returns, so what is asked for here need not wait for the appends of
+A change of theirs is committed when `ExternalIndex.add` returns, so what is asked for here need not wait for the appends of
 conversations that are not taken in yet.
 """
 
@@ -11,10 +11,10 @@ import apsw
 
 from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.storage.index import external, updates
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import CommunicationFilter, ExternalRow, StoredCommunication, WordHits, Words
-from recollect_server.storage.index.log import IndexLog
-from recollect_server.storage.index.seen import Seen
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import key_of_delivery
 
@@ -36,19 +36,19 @@ class ExternalChanges:
     """Where the messages of the rows are, by cursor."""
 
 
-class ExternalIndex(IndexLog):
-    """An open index file, as far as external communications go."""
+class ExternalIndex:
+    """The indexed external communications. Every method raises IndexUnavailable."""
 
-    _seen: Seen
+    def __init__(self, database: Database, seen: SeenNames) -> None:
+        self._database = database
+        self._seen = seen
 
-    def add_external(
-        self, before: Communication | None, after: Communication, lines: list[Line], *, time: int, log: bool = True
-    ) -> int:
+    def add(self, before: Communication | None, after: Communication, lines: list[Line], *, time: int, log: bool = True) -> int:
         """Take in the lines that follow what is indexed, all or none. Return the communication's number when that is committed.
 
         `before` and `after` are what is known without and with them. `time` is now, for the update log; `log` False leaves it out.
         """
-        self._check()
+        self._database.check()
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
                 self._seen.add(line.entry.stamp.request_id)
@@ -56,62 +56,62 @@ class ExternalIndex(IndexLog):
                 self._seen.add(key_of_delivery(after.channel, message.provider_message_id))
         return self._database.write(lambda connection, _: external.take_in(connection, before, after, lines, time, log=log))
 
-    def communication(self, communication_id: str) -> StoredCommunication | None:
+    def find(self, communication_id: str) -> StoredCommunication | None:
         """A communication with how far its transcript is indexed, or None."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.find(connection, communication_id)
 
-    def communication_with(self, channel: str, party: str) -> StoredCommunication | None:
+    def with_party(self, channel: str, party: str) -> StoredCommunication | None:
         """The communication with a party on a channel, or None."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.of_party(connection, channel, party)
 
-    def communications(self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None) -> list[Communication]:
+    def select(self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None) -> list[Communication]:
         """Communications, newest update first, behind the place `after` = (update_time, id)."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.select(connection, chosen, limit, after)
 
-    def external_progress(self) -> dict[str, int]:
+    def progress(self) -> dict[str, int]:
         """How many bytes of every communication's transcript are indexed."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return {row[0]: row[1] for row in connection.execute("SELECT id, bytes FROM external_communications")}
 
     def delivered(self, channel: str, provider_message_id: str) -> tuple[str, Place] | None:
         """The communication that has a provider's message, and where; or None."""
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             found = external.delivered(connection, channel, provider_message_id)
             stored = external.find(connection, found[0]) if found else None
             place = external.place(connection, stored.number, found[1]) if found and stored else None
             return (found[0], place) if found and place else None
 
-    def external_places(self, number: int, before: int, limit: int) -> list[Place]:
+    def places(self, number: int, before: int, limit: int) -> list[Place]:
         """Where the newest messages before a line are, in the order of the transcript."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.places_before(connection, number, before, limit)
 
     def escalation(self, escalation_id: str) -> Escalation | None:
         """An escalation, or None."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.escalation(connection, escalation_id)
 
     def escalation_about(self, communication_id: str, sequence: int) -> Escalation | None:
         """The escalation that a message opened, or None."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.escalation_about(connection, communication_id, sequence)
 
     def escalations(
         self, number: int | None, limit: int, after: tuple[int, str] | None = None, *, resolved: bool = False
     ) -> list[Escalation]:
         """Escalations, oldest first, behind the place `after` = (create_time, id): of one communication or of all (None)."""
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             return external.escalations(connection, number, limit, after, resolved=resolved)
 
-    def external_changes(self, cursor: int, limit: int, max_bytes: int) -> ExternalChanges:
+    def changes(self, cursor: int, limit: int, max_bytes: int) -> ExternalChanges:
         """Return the oldest changes behind a cursor; see `ExternalChanges`.
 
         Their messages have `max_bytes` together, unless that of the first change alone has more.
         """
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             whole = updates.reaches_back_to(connection, cursor, updates.EXTERNAL)
             last = updates.last(connection, updates.EXTERNAL)
             rows = external.updates_after(connection, cursor, limit) if whole else []
@@ -123,23 +123,23 @@ class ExternalIndex(IndexLog):
             rows = [row for at, (row, size) in enumerate(zip(rows, sizes, strict=True)) if at == 0 or size <= max_bytes]
             return ExternalChanges(whole, last, rows, known, asked, places)
 
-    def newest_communications(self, limit: int) -> tuple[int, list[Communication]]:
+    def newest(self, limit: int) -> tuple[int, list[Communication]]:
         """The newest communications, and the end of their log at that moment."""
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             last = updates.last(connection, updates.EXTERNAL)
             return last, external.select(connection, CommunicationFilter(), limit)
 
-    def search_communications(self, asked: Words, limit: int) -> WordHits:
+    def search(self, asked: Words, limit: int) -> WordHits:
         """The messages of communications that have any of the words, best first."""
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             return external.search(connection, asked, limit)
 
     def in_group(self, channel: str, group: str, limit: int) -> list[tuple[Communication, Place]]:
         """The newest messages that third parties wrote in a group, newest first."""
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             return external.in_group(connection, channel, group, limit)
 
-    def skip_external_cursors(self) -> None:
+    def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been told of changes which a power failure took from the index."""
 
         def job(connection: apsw.Connection, _: int) -> None:

@@ -1,8 +1,7 @@
-"""The index's file: open until it is closed, what is known of its condition, and what it says to whoever looks from outside."""
+"""The index's file as seen from outside: its names, the seal of a closed file, and a look into one that a server may have open."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -10,10 +9,7 @@ from typing import TypeVar
 import apsw
 import orjson
 
-from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.connections import looking
-from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.files import sync_folder
 
 T = TypeVar("T")
@@ -85,69 +81,6 @@ def _log_size(path: Path) -> int:
         return path.with_name(f"{path.name}-wal").stat().st_size
     except FileNotFoundError:
         return 0
-
-
-class IndexFile:
-    """An open index file, as far as its condition goes."""
-
-    def __init__(self, folder: Path) -> None:
-        """Opens or makes the file. Raises IndexUnavailable with the reason, OSError."""
-        try:
-            self._database = Database(folder / NAME)
-        except (apsw.Error, ValueError) as error:  # ValueError: it is of a newer version
-            raise IndexUnavailable(str(error)) from error
-        self._given_up = ""
-        self._lost = ""
-
-    @contextmanager
-    def reading(self, *, settled: bool = True) -> Iterator[apsw.Connection]:
-        """The reader of this thread, for the modules of this package. It sees what was added before, or, where `settled` is False,
-        what is taken in now. Raises IndexUnavailable.
-        """
-        self._check()
-        try:
-            yield self._database.read() if settled else self._database.reader()
-        except apsw.Error as error:
-            if isinstance(error, apsw.InterruptError):
-                self._database.readers.deadline().check()
-            if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-                self._lost = str(error)
-                with suppress(OSError):
-                    self._database.path.with_name(NAME + DAMAGED).touch(0o600)
-            raise IndexUnavailable(f"the index cannot answer: {error}") from error
-
-    @contextmanager
-    def until(self, deadline: Deadline) -> Iterator[None]:
-        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is over.
-
-        Raises IndexUnavailable.
-        """
-        with self.reading(settled=False):
-            pass  # opens the reader, which may fail
-        with self._database.readers.until(deadline):
-            yield
-
-    def lost(self) -> str:
-        """Why this index can never be used again, or nothing: its file was damaged, or is not there any more."""
-        return self._given_up or self._lost or self._database.moved()
-
-    def condemn(self, reason: str) -> None:
-        """What the index says is not so: it is lost, and goes on until it is given up."""
-        self._lost = reason
-
-    @property
-    def given_up(self) -> bool:
-        """Whether it answers and takes in nothing any more."""
-        return bool(self._given_up)
-
-    def give_up(self, reason: str) -> bool:
-        """Answers and takes in nothing any more. False if it was given up before."""
-        first, self._given_up = not self._given_up, reason
-        return first
-
-    def _check(self) -> None:
-        if self._given_up:
-            raise IndexUnavailable(f"the index is made anew: {self._given_up}")
 
 
 def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:

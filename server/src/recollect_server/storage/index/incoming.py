@@ -22,8 +22,8 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
+from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.notes_words import Entry
-from recollect_server.storage.index.turns import searchable_text
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.lines import Line
 

@@ -1,17 +1,16 @@
-"""The index as the log of what changed: read by position, told as it grows, and kept within bounds."""
+"""The log of changes to conversations: read by position, announced as it grows, and kept within bounds."""
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import apsw
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.storage.index import conversations, turns, updates
-from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.file import IndexFile
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index import updates
+from recollect_server.storage.index.conversations import ConversationTable, Filter
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.messages import MessageTable, Place
 
 Told = Callable[[Sequence[tuple[int, object]]], None]
 """Told what the log got, in its order: the cursor before it, and an `Added` or the `Row` of a deletion. Must return at once."""
@@ -46,11 +45,17 @@ class Newest:
     has_more: bool
 
 
-class IndexLog(IndexFile):
-    """An open index file, as far as its log goes."""
+class IndexLog:
+    """The update log of an open index. Every method that reads or writes raises IndexUnavailable."""
 
-    epoch: str
-    """Names this index among those that were made: a cursor of another one means nothing here."""
+    def __init__(self, database: Database, conversations: ConversationTable, messages: MessageTable) -> None:
+        self._database = database
+        self._conversations = conversations
+        self._messages = messages
+        self.epoch = ""
+        """Names this index among those that were made: a cursor of another one means nothing here."""
+        with database.reading() as connection:
+            self._read_epoch(connection)
 
     def _read_epoch(self, connection: apsw.Connection) -> None:
         self.epoch = str(connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
@@ -69,7 +74,7 @@ class IndexLog(IndexFile):
             connection.execute("INSERT OR REPLACE INTO identity VALUES('inode', ?)", (inode,))
 
         self._database.write(job)
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             self._read_epoch(connection)
 
     def cursor_text(self, cursor: int) -> str:
@@ -78,28 +83,28 @@ class IndexLog(IndexFile):
 
     def listen(self, told: Told) -> None:
         """Tells somebody, from here on, what the log gets."""
-        self._database.tell = told
+        self._database.writer.tell = told
 
-    def watched(self, watched: bool) -> None:
+    def set_watched(self, watched: bool) -> None:
         """Whether somebody waits for what is told: then it is told sooner, and appends cost a little more."""
-        self._database.watched = watched
+        self._database.writer.watched = watched
 
     def given_out(self) -> int:
         """The last cursor that was given out."""
-        return self._database.given_out()
+        return self._database.writer.given_out()
 
     def note_refused_cursors(self) -> bool:
         """Write down the cursors that were given out for what the index refused since. False if there are none."""
-        return self._database.note_refused_cursors()
+        return self._database.writer.note_refused_cursors()
 
     def last_cursor(self) -> int:
         """Nothing in the log is behind this cursor, with everything taken in that was added before."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return updates.last(connection)
 
     def changed_after(self, cursor: int) -> tuple[list[str], int]:
         """The conversations that the log names behind a cursor, those that are left; and its end."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             end = max(cursor, updates.last(connection))
             return updates.conversations_between(connection, cursor, end), end
 
@@ -112,32 +117,31 @@ class IndexLog(IndexFile):
 
         What was added and is not taken in yet is not among them: it is told when it is.
         """
-        with self._moment() as connection:
+        with self._database.moment() as connection:
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
             rows = updates.after(connection, cursor, limit, conversation_ids, channels) if whole else []
-            known = conversations.by_number(connection, {row.number for row in rows})
+            known = self._conversations.by_number({row.number for row in rows})
             more = len(rows) == limit
-            if max_bytes and len(fitting := _within(connection, rows, max_bytes)) < len(rows):
+            if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):
                 rows, more = fitting, True
             first: dict[int, int] = {}
             for row in rows:
                 first.setdefault(row.number, row.first)
-            starts = {n: place for n in known if (place := turns.place_before(connection, n, first[n]))}
+            starts = {n: place for n in known if (place := self._messages.newest_through(n, first[n]))}
             return Changes(whole, last, more, rows, known, starts)
 
     def newest_conversations(
         self, listed: Filter, limit: int, *, loaded: Filter, max_turns: int, max_tokens: int, max_bytes: int
     ) -> Newest:
         """Return the newest conversations of a filter and the working context of the newest one of another, at one moment."""
-        self._database.settle()
-        with self._moment() as connection:
-            rows = conversations.select(connection, listed, limit)
-            first = rows[:1] if loaded == listed else conversations.select(connection, loaded, 1)
+        self._database.writer.settle()
+        with self._database.moment() as connection:
+            rows = self._conversations.select(listed, limit)
+            first = rows[:1] if loaded == listed else self._conversations.select(loaded, 1)
             places: list[Place] = []
             more = False
             if first:
-                places, more, _ = turns.tail(
-                    connection,
+                places, more, _ = self._messages.tail(
                     first[0].number,
                     before_turn=0,
                     after_turn=first[0].conversation.compressed_through,
@@ -148,19 +152,9 @@ class IndexLog(IndexFile):
             newest = first[0].conversation if first else None
             return Newest(updates.last(connection), [stored.conversation for stored in rows], newest, places, more)
 
-    @contextmanager
-    def _moment(self) -> Iterator[apsw.Connection]:
-        """The reader of this thread, for several questions to one state of the index. Raises IndexUnavailable."""
-        with self.reading(settled=False) as connection:
-            connection.execute("BEGIN")
-            try:
-                yield connection
-            finally:
-                connection.execute("COMMIT")
-
     def prunable(self, log: updates.Log, before: int, most: int) -> int:
         """The cursor up to which a log need not be kept: older than a time, or beyond the newest `most`; 0: nowhere."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return updates.prunable(connection, before, most, log)
 
     def prune(self, log: updates.Log, through: int, limit: int) -> int:
@@ -169,14 +163,13 @@ class IndexLog(IndexFile):
 
     def skip_cursors(self) -> None:
         """Leaves out the cursors that may have been given out for updates which a crash took."""
-        self._database.skip_cursors()
+        self._database.writer.skip_cursors()
 
-
-def _within(connection: apsw.Connection, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
-    """The first of these changes, one at the least, whose messages have so many bytes together."""
-    total = 0
-    for at, row in enumerate(rows):
-        total += turns.bytes_of(connection, row.number, row.first, row.last) if row.first else 0
-        if at and total > max_bytes:
-            return rows[:at]
-    return rows
+    def _within(self, rows: list[updates.Row], max_bytes: int) -> list[updates.Row]:
+        """Return the first of these changes whose messages have `max_bytes` together, at least one."""
+        total = 0
+        for at, row in enumerate(rows):
+            total += self._messages.bytes_of_lines(row.number, row.first, row.last) if row.first else 0
+            if at and total > max_bytes:
+                return rows[:at]
+        return rows

@@ -1,4 +1,4 @@
-"""The part of the index's interface that deletes use. Every method raises IndexUnavailable.
+"""Removal of a conversation from the index.
 
 A conversation is removed in steps, each a short transaction, so that other writes take their turn in between: first its row, then
 its entries in the update log and its requests, then its messages, then the note that its removal has begun. At last the
@@ -13,10 +13,22 @@ and then all segments are merged in steps, which drops the markers with what the
 import time
 
 import apsw
+import orjson
 
-from recollect_server.storage.index import connections, conversations, requests, turns, updates
-from recollect_server.storage.index.file import IndexFile
+from recollect_server.domain.message_ids import id_range, message_id, sequence_of
+from recollect_server.storage.index import connections, updates
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.lengths import Lengths
+from recollect_server.storage.index.messages import searchable
+
+_HANGING = (
+    "conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names",
+    "notes_words", "note_records", "notes_wanted",
+)  # fmt: skip
+"""Tables that have rows of a conversation which its removal begins with."""
+
+Spoken = tuple[int, str, str]
+"""Content of a message that its removal must know: sequence, sender and content."""
 
 Removed = dict[str, int]
 """How many entries were taken out of each place."""
@@ -31,12 +43,14 @@ _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, whi
 _LOG_TRIES = 50
 
 
-class Removal(IndexFile):
-    """An open index file, as far as what is to leave it goes."""
+class Removal:
+    """The steps that remove a conversation. Every method raises IndexUnavailable."""
 
-    _lengths: Lengths
+    def __init__(self, database: Database, lengths: Lengths) -> None:
+        self._database = database
+        self._lengths = lengths
 
-    def begin_removal(self, number: int, conversation_id: str, time: int) -> Removed:
+    def begin(self, number: int, conversation_id: str, time: int) -> Removed:
         """Removes the conversation's row: no call finds it any more. The rest follows with the methods below."""
         rows: list[updates.Row] = []
 
@@ -44,54 +58,68 @@ class Removal(IndexFile):
             channel = connection.execute("SELECT channel FROM conversations WHERE number = ?", (number,)).get
             rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
             anchors = connection.execute("SELECT count(*) FROM anchors WHERE number = ?", (number,)).get
-            conversations.remove(connection, number)
+            for table in _HANGING:
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
             removed = {"anchors": anchors} if anchors else {}
             removed["conversations"] = 1
             connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
             updates.add_deleted(connection, rows[-1])
             return removed
 
-        removed = self._database.write(job, updates=1, news=lambda: rows[-1])
+        removed = self._database.writer.write(job, updates=1, news=lambda: rows[-1])
         self._lengths.remove(number)
         return removed
 
     def remove_history(self, number: int, conversation_id: str) -> Removed:
         """Removes the conversation's entries in the update log, and its requests."""
+
+        def forget_requests(connection: apsw.Connection, _: int) -> int:
+            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
+            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, _ROWS))
+            return connection.changes()
+
         removed = {"updates": 0, "requests": 0}
         while count := self._database.write(lambda connection, _: updates.remove(connection, number, _ROWS)):
             removed["updates"] += count
-        while count := self._database.write(lambda connection, _: requests.remove(connection, conversation_id, _ROWS)):
+        while count := self._database.write(forget_requests):
             removed["requests"] += count
         return removed
 
-    def removal(self, conversation_id: str) -> int | None:
+    def find(self, conversation_id: str) -> int | None:
         """The number of a conversation whose removal has begun, or None."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             number: int | None = connection.execute("SELECT number FROM deletions WHERE id = ?", (conversation_id,)).get
             return number
 
-    def indexed_sequences(self, number: int, after: int, limit: int) -> list[int]:
+    def sequences(self, number: int, after: int, limit: int) -> list[int]:
         """The lines of a conversation that are indexed messages, behind line `after`."""
-        with self.reading() as connection:
-            return turns.sequences(connection, number, after, limit)
+        with self._database.reading() as connection:
+            query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+            rows = connection.execute(query, (message_id(number, after), id_range(number)[1], limit))
+            return [sequence_of(row[0]) for row in rows]
 
     def is_long(self, number: int) -> bool:
         """Return whether a conversation's words are to be removed by markers and a merge, not one by one."""
-        with self.reading() as connection:
-            text, longest = turns.sizes(connection, number)
+        with self._database.reading() as connection:
+            query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+            text, longest = connection.execute(query, id_range(number)).get
             pages = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-        return longest > _LONG_MESSAGE or text > _SHORT + pages // _SHARE
+        return int(longest) > _LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
 
-    def remove_messages(self, number: int, messages: list[turns.Spoken], *, mark: bool = False) -> None:
+    def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
         """Removes messages of a conversation and their words. With `mark` the words are only marked: `purge_words` must follow."""
 
         def job(connection: apsw.Connection, _: int) -> None:
             if not mark:
-                turns.remove(connection, number, messages)
+                _remove_messages(connection, number, messages)
                 return
             # In the transaction of the first markers: a start that follows a crash knows that words are left to purge.
             connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (_purge(number),))
-            turns.mark_removed(connection, number, messages)
+            connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
+            _remove_messages(connection, number, messages)
+            # Else the commit would flush, when `secure-delete` is on again.
+            connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")
+            connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
 
         self._database.write(job)
         self._lengths.count(-len(messages))
@@ -101,7 +129,7 @@ class Removal(IndexFile):
 
         The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in between.
         """
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             if connection.execute("SELECT 1 FROM identity WHERE name = ?", (_purge(number),)).get is None:
                 return
         pages, first = 64, True
@@ -110,7 +138,8 @@ class Removal(IndexFile):
             nonlocal pages, first
             before, began = connection.total_changes(), time.monotonic()
             # FTS5 takes a negative number of pages to begin a merge of all segments, and a positive one to go on with it.
-            turns.merge(connection, -pages if first else pages)
+            merge = "INSERT INTO turns_fts(turns_fts, rank) VALUES('merge', ?)"
+            connection.execute(merge, (-pages if first else pages,))
             seconds, first = time.monotonic() - began, False
             pages = max(8, min(2048, pages * 2 if seconds < _STEP / 2 else pages // 2 if seconds > _STEP else pages))
             return connection.total_changes() - before >= _MERGED
@@ -118,7 +147,7 @@ class Removal(IndexFile):
         while self._database.write(job):
             pass
 
-    def end_removal(self, number: int) -> None:
+    def end(self, number: int) -> None:
         """Forgets that the conversation was there: nothing of it is left to remove."""
 
         def job(connection: apsw.Connection, _: int) -> None:
@@ -137,7 +166,17 @@ class Removal(IndexFile):
             with connections.patience(connection, _LOG_PATIENCE):
                 return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
 
-        return any(self._database.write(job, alone=True) for _ in range(_LOG_TRIES))
+        return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))
+
+
+def _remove_messages(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+    """Remove messages and their words, which must be what was added."""
+    # As one document: a statement for each message would take Python's global lock as often.
+    gone = orjson.dumps([(message_id(number, sequence), searchable(*spoken)) for sequence, *spoken in messages]).decode()
+    connection.execute(
+        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)", (gone,)
+    )
+    connection.execute("DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (gone,))
 
 
 def _purge(number: int) -> str:

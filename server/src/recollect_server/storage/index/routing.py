@@ -8,29 +8,28 @@ import apsw
 import orjson
 
 from recollect_server.domain.routing import Place
-from recollect_server.storage.index.file import IndexFile, look
-from recollect_server.storage.index.seen import Seen
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.file import look
+from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.logs.received import key_of_delivery
 
 _LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
 _MAX_LIMITED = 1000  # senders that are named at the most
 
 
-class Routing(IndexFile):
-    """The part of the index's door that routing uses. Every method raises IndexUnavailable.
+class Routing:
+    """The conversations that messages of channels belong to. Every method raises IndexUnavailable.
 
     `settled` False reads what is taken in now, without waiting: the caller knows what was added last.
     """
 
-    _seen: Seen
-
-    def taken(self) -> tuple[int, int]:
-        """How many additions are taken in or were refused, and how many were put in."""
-        return self._database.taken, self._database.puts
+    def __init__(self, database: Database, seen: SeenNames) -> None:
+        self._database = database
+        self._seen = seen
 
     def pinned(self, place: Place, *, settled: bool) -> list[str]:
         """The pinned conversations of a place, newest first. There is more than one only after a crash."""
-        with self.reading(settled=settled) as connection:
+        with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
                 "SELECT id FROM conversations WHERE pinned = 1 AND channel = ? AND contact = ? AND group_id = ? AND thread_id = ?"
                 " ORDER BY id DESC",
@@ -43,7 +42,7 @@ class Routing(IndexFile):
         asked = [name for name in names if name in self._seen]
         if not asked:
             return []
-        with self.reading(settled=settled) as connection:
+        with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
                 "SELECT m.name, c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value JOIN conversations c USING (number)",
                 (orjson.dumps(asked).decode(),),
@@ -52,7 +51,7 @@ class Routing(IndexFile):
 
     def continued(self, conversation_id: str, *, settled: bool) -> str | None:
         """The conversation that takes what comes in for this one; None: itself."""
-        with self.reading(settled=settled) as connection:
+        with self._database.reading(settled=settled) as connection:
             found: str | None = connection.execute(
                 "SELECT k.id FROM conversations c JOIN continued k USING (number) WHERE c.id = ?", (conversation_id,)
             ).get
@@ -62,7 +61,7 @@ class Routing(IndexFile):
         """Whether this message of a provider was in a conversation that was deleted, and whether it came as a third party's."""
         if key not in self._seen and key_of_delivery(channel, provider_message_id) not in self._seen:
             return False, False
-        with self.reading(settled=False) as connection:
+        with self._database.reading(settled=False) as connection:
             row = connection.execute(
                 "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?),"
                 " EXISTS(SELECT 1 FROM external_deliveries WHERE channel = ? AND provider_message_id = ?)",
@@ -84,7 +83,7 @@ class Routing(IndexFile):
 
     def forgotten_bytes(self) -> int:
         """How much of the ledger is known."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return int(connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0)
 
     def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:

@@ -1,7 +1,7 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,13 +11,12 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS, id_range, number_of, sequence_of
-from recollect_server.storage.index import conversations, notes_words, words
-from recollect_server.storage.index.conversations import Filter, Outline
-from recollect_server.storage.index.file import IndexFile
+from recollect_server.storage.index import notes_words, words
+from recollect_server.storage.index.conversations import Filter
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.lengths import Lengths
-from recollect_server.storage.index.turns import Place
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QuestionWords, Term
 from recollect_server.storage.ranking import starts
 
@@ -288,34 +287,36 @@ def _times(scope: Scope) -> tuple[list[str], list[Any]]:
     return parts, values
 
 
-class Searching(IndexFile):
-    """The part of the index's door that searches use. Every method raises IndexUnavailable."""
+class Search:
+    """Searches by words, and what they need to know of conversations. Every method raises IndexUnavailable."""
 
-    _lengths: Lengths
+    def __init__(self, database: Database, lengths: Lengths) -> None:
+        self._database = database
+        self._lengths = lengths
 
     def terms(self, query: str) -> list[Term]:
         """The words of a query to search for."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return words.choose_terms(connection, query, self._lengths.messages)
 
     def weigh(self, query: str, terms: list[Term]) -> QuestionWords:
         """How rare the words of a query are, of which `terms` were chosen."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return words.weigh(connection, query, terms, self._lengths.messages)
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The words of a text: first byte, one past the last, stem."""
-        with self.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
+        with self._database.reading(settled=False) as connection:  # nothing is read: no append needs to be waited for
             return words.tokens(connection, text.encode())
 
     def message_scores(self, terms: list[Term], scope: Scope, limit: int, *, within: int | None = None) -> Bm25:
         """BM25 of the best messages with any of the terms."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return message_scores(connection, terms, scope, limit, within=within)
 
     def said_in(self, scope: Scope, limit: int) -> NDArray[np.int64]:
         """Return the ids of messages of the scope, which has both times: those of the conversations that were updated last."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return said_in(connection, scope, limit)
 
     def normal_scores(self, terms: list[Term], scope: Scope, limit: int) -> Bm25 | None:
@@ -323,27 +324,27 @@ class Searching(IndexFile):
         total = self._lengths.messages
         if total >= words.LEAST_MESSAGES:
             return None
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return normal_scores(connection, terms, scope, limit, total)
 
     def notes_scores(self, terms: list[Term], limit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the conversations whose title, topics and abbreviation fit best (numbers, ascending), and their BM25."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
 
     def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which conversations have the term (numbers, ascending), and how often."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return conversation_counts(connection, term)
 
     def lines_with(self, term: Term, number: int) -> NDArray[np.int64]:
         """The lines of a conversation's messages that have the term."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return lines_with(connection, term, number)
 
     def sections(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """The sections of a conversation: first lines, times, bytes."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return sections(connection, number)
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
@@ -352,30 +353,20 @@ class Searching(IndexFile):
 
     def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
         """The conversations that match; None for all."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return numbers_of(connection, chosen)
 
     def numbers_with(self, terms: list[Term], scope: Scope) -> NDArray[np.int64]:
         """The conversations with any of the terms in a message of the scope."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return numbers_with(connection, terms, scope)
 
     def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
         """The conversations of which everything was said within a time."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return numbers_within(connection, start, end)
 
     def showable(self, ids: NDArray[np.int64], scope: Scope) -> Messages:
         """Those of these messages that exist and lie in the scope."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return showable(connection, ids, scope)
-
-    def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
-        """The outlines of the conversations of these numbers."""
-        with self.reading() as connection:
-            return conversations.outlines(connection, numbers)
-
-    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
-        """The conversations of these numbers."""
-        with self.reading() as connection:
-            return conversations.by_number(connection, numbers)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import apsw
 
-from recollect_server.storage.index.file import IndexFile, look
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.file import look
 
 _KEPT = 100_000
 """Transitions that are kept: the newest."""
@@ -24,10 +25,13 @@ class Transition:
     id: int = 0
 
 
-class TierLog(IndexFile):
-    """The part of the index's door that keeps tiers. Every method raises IndexUnavailable."""
+class TierLog:
+    """The record of moves between tiers. Every method raises IndexUnavailable."""
 
-    def add_transitions(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, moved: Sequence[Transition], hits: Mapping[str, int], kept: int = _KEPT) -> None:
         """Writes moves, in their order, and adds to what was counted. What is beyond the newest `kept` goes."""
 
         def job(connection: apsw.Connection, _: int) -> None:
@@ -42,12 +46,12 @@ class TierLog(IndexFile):
 
         self._database.write(job)
 
-    def transitions(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
+    def select(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
         """The newest moves before an id (0: the newest of all), of a conversation or (empty) of all."""
         where, values = "id < ?", [before or 1 << 62]
         if conversation_id:
             where, values = f"{where} AND conversation_id = ?", [*values, conversation_id]  # type: ignore[list-item]
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT conversation_id, from_tier, to_tier, reason, time, id FROM tier_transitions"
                 f" WHERE {where} ORDER BY id DESC LIMIT ?",
@@ -55,9 +59,9 @@ class TierLog(IndexFile):
             )
             return [Transition(*row) for row in rows]
 
-    def last_transitions(self, limit: int) -> list[Transition]:
+    def last(self, limit: int) -> list[Transition]:
         """Of each conversation that moved among the newest so many moves, its last one; oldest first."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT conversation_id, from_tier, to_tier, reason, time, max(id) FROM"
                 " (SELECT * FROM tier_transitions ORDER BY id DESC LIMIT ?) GROUP BY conversation_id ORDER BY 6",
@@ -65,7 +69,7 @@ class TierLog(IndexFile):
             )
             return [Transition(*row) for row in rows]
 
-    def forget_transitions(self, conversation_id: str) -> int:
+    def forget(self, conversation_id: str) -> int:
         """Takes a conversation's moves out. Returns how many there were."""
 
         def job(connection: apsw.Connection, _: int) -> int:

@@ -11,9 +11,12 @@ from pathlib import Path
 import apsw
 import orjson
 
-from recollect_server.domain.conversation import CALLER, RULE, AnchorSet
+from recollect_server.domain.conversation import CALLER, RULE
+from recollect_server.storage.index import requests
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.file import IndexFile, look
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.file import look
+from recollect_server.storage.index.requests import KnownRequest, SeenNames
 
 _REASONS = 3  # that are shown
 _SHOWN = 10  # conversations that failed
@@ -42,12 +45,6 @@ def _due(condition: str) -> str:
 
 
 _DUE, _DUE_BY_RULE = _due("true"), _due(_REPLACEABLE)
-_KEYS = """
-    WITH RECURSIVE keys(key) AS (
-        SELECT min(key) FROM anchors UNION ALL SELECT (SELECT min(key) FROM anchors WHERE key > keys.key) FROM keys
-            WHERE keys.key IS NOT NULL)
-    SELECT key FROM keys WHERE key IS NOT NULL
-"""  # each key by one look into the index of keys, however many anchors it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +59,26 @@ class Waiting:
     """True if its notes are to be written anew, though they cover all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorRow:
-    """An anchor: the event's line, and the line of the message that it came from."""
+class NoteQueue:
+    """The queue of conversations that wait for notes. Every method raises IndexUnavailable."""
 
-    line: int
-    key: str
-    value: str
-    confidence: float
-    source: int
-    time: int
+    def __init__(self, database: Database, seen: SeenNames) -> None:
+        self._database = database
+        self._seen = seen
 
-
-class NoteQueue(IndexFile):
-    """The part of the index's door that the writer of notes uses. Every method raises IndexUnavailable."""
-
-    def notes_due(self, idle_before: int, now: int, limit: int, *, by_rule: bool = False) -> list[Waiting]:
+    def due(self, idle_before: int, now: int, limit: int, *, by_rule: bool = False) -> list[Waiting]:
         """Conversations that wait: those whose newest message is from `idle_before` or earlier, left ones, and untitled ones.
 
         One whose newest message is from after `now` waits too: a clock had jumped ahead, and nothing tells when it was said.
         Those whose notes are to be written anew come last. `by_rule`: without those whose abbreviation a rule may not replace.
         """
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             chosen = _DUE_BY_RULE if by_rule else _DUE
             return _waiting(connection, idle_before, now, chosen, (idle_before, limit, now, limit, limit, limit, limit))
 
-    def offline_notes(self, idle_before: int, limit: int) -> list[Waiting]:
+    def offline(self, idle_before: int, limit: int) -> list[Waiting]:
         """Return idle conversations whose abbreviation is a rule's, the one that was written first at the front."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT c.number, c.id FROM note_records r JOIN conversations c USING (number)"
                 f" WHERE r.abbreviation_writer = '{RULE}' AND c.needs_abbreviation = '' AND c.update_time <= ?"
@@ -98,7 +87,7 @@ class NoteQueue(IndexFile):
             )
             return [Waiting(row[0], row[1], idle=False) for row in rows]
 
-    def choose_notes(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
+    def choose(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
         """Return which of the conversations that match and have an abbreviation may get another one.
 
         `writers`: those of the present abbreviations; none: all but callers. `by_rule`: a rule is to write it.
@@ -110,7 +99,7 @@ class NoteQueue(IndexFile):
         )
         if by_rule:
             by += f" AND {_REPLACEABLE}"
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 f"SELECT c.number, {by} FROM conversations c JOIN notes n ON n.number = c.number"
                 f" LEFT JOIN note_records r ON r.number = c.number WHERE n.abbreviation <> '' AND c.turn_count > 0 AND {where}",
@@ -118,9 +107,9 @@ class NoteQueue(IndexFile):
             ).fetchall()
         return ChosenNotes([int(str(row[0])) for row in rows if row[1]], sum(not row[1] for row in rows))
 
-    def note_failures(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+    def failures(self, conversation_ids: Sequence[str]) -> dict[str, str]:
         """Return why the last try to write notes failed, for those of the conversations where it did."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT id, needs_abbreviation FROM conversations"
                 " WHERE id IN (SELECT value FROM json_each(?)) AND needs_abbreviation <> ''",
@@ -130,16 +119,16 @@ class NoteQueue(IndexFile):
 
     def labels(self, limit: int) -> list[tuple[str, int]]:
         """Return the topics of all conversations, with how many have each, the most used first."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute("SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?", (limit,))
             return [(row[0], row[1]) for row in rows]
 
-    def notes_failed(self, idle_before: int, now: int) -> list[Waiting]:
+    def failed(self, idle_before: int, now: int) -> list[Waiting]:
         """Conversations whose last try failed."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             return _waiting(connection, idle_before, now, "SELECT number FROM conversations WHERE needs_abbreviation <> ''", ())
 
-    def note_failure(self, number: int, reason: str) -> None:
+    def keep_failure(self, number: int, reason: str) -> None:
         """Keeps why a conversation's notes could not be written: only a sweep tries again."""
         self._database.write(
             lambda connection, _: connection.execute(
@@ -164,7 +153,7 @@ class NoteQueue(IndexFile):
         The partial index `conversations_to_condense` serves 40 messages and more.
         """
         least = "message_count - compaction_from > 40 AND" if messages >= 40 else ""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?", (messages, limit)
             )
@@ -178,37 +167,32 @@ class NoteQueue(IndexFile):
             )
         )
 
-    def anchors(self, number: int) -> list[AnchorRow]:
-        """The anchors that came from a conversation, in order."""
-        with self.reading() as connection:
-            rows = connection.execute(
-                "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line", (number,)
-            )
-            return [AnchorRow(*row) for row in rows]
-
-    def found_anchors(self, key: str) -> list[AnchorSet]:
-        """The anchors of a key (empty: of every key) that were found in conversations: of each the last 100, oldest first."""
-        with self.reading() as connection:
-            keys = [key] if key else [row[0] for row in connection.execute(_KEYS)]
-            found: list[AnchorSet] = []
-            for name in keys:
-                rows = connection.execute(
-                    "SELECT a.value, a.confidence, a.source, a.time, c.id FROM anchors a JOIN conversations c USING (number)"
-                    " WHERE a.key = ? ORDER BY a.time DESC, c.id DESC, a.line DESC LIMIT 100",
-                    (name,),
-                ).fetchall()
-                found += [AnchorSet(name, row[0], row[1], row[2], row[3], row[4]) for row in reversed(rows)]
-            return found
-
-    def forget_anchors(self, key: str, until: int) -> None:
-        """Takes out what was found for a key up to a time."""
-        self._database.write(
-            lambda connection, _: connection.execute("DELETE FROM anchors WHERE key = ? AND time <= ?", (key, until))
+    def want(self, number: int, request: KnownRequest | None) -> None:
+        """Queue a conversation's abbreviation, and record the request that asked for it."""
+        self._want(
+            "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
+            [number],
+            request,
         )
+
+    def want_anew(self, numbers: list[int], request: KnownRequest | None) -> None:
+        """Queue the notes of conversations to be written anew, and record the request that asked for it."""
+        self._want("INSERT OR IGNORE INTO notes_wanted SELECT number FROM conversations WHERE number = ?", numbers, request)
+
+    def _want(self, query: str, numbers: list[int], request: KnownRequest | None) -> None:
+        if request:
+            self._seen.add(request.request_id)
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            connection.executemany(query, [(number,) for number in numbers])
+            if request:
+                requests.add(connection, request)
+
+        self._database.write(job)
 
     def spent(self, day: str) -> tuple[int, int, float]:
         """Calls, tokens and US dollars of a day."""
-        with self.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute("SELECT calls, tokens, cost FROM model_spending WHERE day = ?", (day,)).fetchone()
             return (0, 0, 0.0) if row is None else (row[0], row[1], row[2])
 

@@ -1,0 +1,302 @@
+"""The writer of the index: one connection, used by one thread, behind a queue.
+
+Every change is queued and executed in order. An append waits for nobody: it is durable in its transcript, and queues what it adds
+to the index as one JSON document. The writer takes all waiting documents into one transaction by one SQL statement
+(`migrations.INCOMING`), so the work runs without Python's global lock and its cost per append falls as the load grows.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index import updates as update_log
+from recollect_server.storage.index.connections import Readers, open_writer
+from recollect_server.storage.index.migrations import migrate
+
+T = TypeVar("T")
+
+_BATCH = 256  # documents in one transaction at the most
+_MAX_WAITING = 32 << 20  # bytes of documents that may wait: more than that, and appends wait with them
+_TAKE_IN = "INSERT INTO incoming SELECT jsonb(value) FROM json_each(?)"
+_LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
+_LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for its document
+
+
+class _Document:
+    """What an append adds, and whom to tell if it cannot be taken in."""
+
+    __slots__ = ("build", "cursor", "failed", "news", "size", "updates")
+
+    def __init__(
+        self, build: Callable[[int], str], size: int, cursor: int, updates: int, failed: Callable[[str], None], news: object
+    ) -> None:
+        self.build = build
+        self.size = size
+        self.cursor = cursor
+        self.updates = updates
+        self.failed = failed
+        self.news = news
+
+
+class _Job:
+    """A change that its caller waits for."""
+
+    __slots__ = ("alone", "cursor", "done", "error", "news", "result", "work")
+
+    def __init__(
+        self, work: Callable[[apsw.Connection, int], Any], cursor: int, news: Callable[[], object] | None, *, alone: bool
+    ) -> None:
+        self.work = work
+        self.cursor = cursor
+        self.news = news
+        self.alone = alone
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: apsw.Error | None = apsw.Error("the writer stopped")
+
+
+class Writer:
+    """The only connection that changes the index file. Safe to call from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the file. Raises apsw.Error if it is not a database, ValueError if it is of a newer version."""
+        self.path = path
+        self.tell: Callable[[Sequence[tuple[int, object]]], None] = _unheard
+        """Told, in the writer's thread, what was taken in just now and brought news: the cursor before it, and the news."""
+        self.watched = False
+        """Whether somebody waits for what is told: then documents wait less for company."""
+        self._changed = threading.Condition()  # guards everything below; nothing slow happens under it
+        self._waiting: deque[_Document | _Job] = deque()
+        self._waiting_size = 0
+        self._put = 0  # how many were put in, ever
+        self._taken = 0  # how many of them are done with
+        self._expecting = 0  # how many callers wait for `_taken` or for room
+        self._stopping = self._stopped = False
+        self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
+        self._writer = open_writer(path)
+        try:
+            migrate(self._writer)
+            self._inode = path.stat().st_ino
+            self._cursor = update_log.last(self._writer)
+        except BaseException:
+            self._writer.close(force=True)
+            raise
+        self._thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
+        self._thread.start()
+
+    def put(self, build: Callable[[int], str], size: int, updates: int, failed: Callable[[str], None], news: object = None) -> int:
+        """Leaves a document of about so many bytes to be taken in. It adds so many rows to the update log.
+
+        `build` makes its text, given the cursor before its own, in the writer's thread: many at once cost less. `failed` is called
+        there too, with the reason, if it cannot be taken in; `news` is told (see `tell`) if it is. Returns the cursor of the last
+        of its rows (0: none). Raises IndexUnavailable if nothing is taken in any more.
+        """
+        with self._changed:
+            while self._waiting_size > _MAX_WAITING and not self._stopped:
+                self._wait()
+            # The cursors are given out here, in the order in which the documents will be taken in.
+            document = _Document(build, size, self._cursor, updates, failed, news)
+            self._cursor += updates
+            self._enqueue(document)
+            self._waiting_size += size
+            return self._cursor if updates else 0
+
+    def write(
+        self,
+        work: Callable[[apsw.Connection, int], T],
+        *,
+        updates: int = 0,
+        news: Callable[[], object] | None = None,
+        alone: bool = False,
+    ) -> T:
+        """Runs the work in a transaction of its own, after all that was put in before, and returns what it returns.
+
+        It may add so many rows to the update log, and is given the cursor before theirs; `news` says then what is told (see
+        `tell`). `alone` runs it outside of any transaction. Raises IndexUnavailable.
+        """
+        with self._changed:
+            job = _Job(work, self._cursor, news, alone=alone)
+            self._cursor += updates
+            self._expecting += 1
+            self._enqueue(job)
+            self._changed.notify_all()
+        job.done.wait()
+        with self._changed:
+            self._expecting -= 1
+        if job.error is not None:
+            raise IndexUnavailable(f"the index refused a write: {job.error}") from job.error
+        return cast(T, job.result)
+
+    @property
+    def puts(self) -> int:
+        """How many documents and jobs were put in, ever."""
+        return self._put
+
+    @property
+    def taken(self) -> int:
+        """How many of them are done with: taken in, or refused and their `failed` called."""
+        return self._taken
+
+    def moved(self) -> str:
+        """Whether another file has the name now, or none: SQLite writes on to the one it opened, and raises nothing."""
+        try:
+            inode = self.path.stat().st_ino
+        except FileNotFoundError:
+            return "its file was removed"
+        except OSError:
+            return ""
+        return "" if inode == self._inode else "its file was replaced"
+
+    def skip_cursors(self) -> None:
+        """Leaves out the cursors that may have been given out for updates which a crash took before they were taken in."""
+        with self._changed:
+            begin = self._cursor
+            end = self._cursor = begin + update_log.CRASH_GAP
+        # Written down: else a start that is killed before it takes anything in would be followed by one that gives them out again.
+        self.write(lambda connection, _: update_log.skip(connection, begin, end))
+
+    def note_refused_cursors(self) -> bool:
+        """Write down the cursors that were given out for what was refused. False if there are none. Raises IndexUnavailable."""
+        if not self._refused_cursors:
+            return False
+        with self._changed:
+            pairs, self._refused_cursors = self._refused_cursors, []
+        try:
+            self.write(lambda connection, _: update_log.note_lost(connection, pairs))
+        except IndexUnavailable:
+            with self._changed:
+                self._refused_cursors += pairs
+            raise
+        return True
+
+    def given_out(self) -> int:
+        """The last cursor that was given out, for a row that is in or will be."""
+        with self._changed:
+            return self._cursor
+
+    def settle(self) -> None:
+        """Waits until everything that was put in before is done with. Raises IndexUnavailable."""
+        if self._taken == self._put:  # both only grow, and `_taken` is read first: if they are equal, they were
+            return
+        with self._changed:
+            put = self._put
+            while self._taken < put and not self._stopped:
+                self._wait()
+            if self._taken < put:
+                raise IndexUnavailable("the index's writer stopped")
+
+    def close(self, readers: Readers) -> None:
+        """Execute what is queued, then close every connection. No call may be under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+        readers.close()  # first: only the last connection that closes empties the write-ahead log, and a reader cannot
+        self._writer.close()
+
+    # The queue ----------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, item: _Document | _Job) -> None:
+        if self._stopped:
+            raise IndexUnavailable("the index's writer stopped")
+        if not self._waiting:
+            self._changed.notify_all()
+        self._waiting.append(item)
+        self._put += 1
+
+    def _wait(self) -> None:
+        self._expecting += 1
+        self._changed.notify_all()
+        try:
+            self._changed.wait()
+        finally:
+            self._expecting -= 1
+
+    def _write_until_closed(self) -> None:
+        try:
+            while batch := self._next():
+                if isinstance(batch[0], _Job):
+                    self._run(batch[0])
+                else:
+                    self._take_in(cast(list[_Document], batch))
+                with self._changed:
+                    self._taken += len(batch)
+                    if self._expecting:
+                        self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._stopped = True
+                for item in self._waiting:
+                    if isinstance(item, _Job):
+                        item.done.set()
+                self._changed.notify_all()
+
+    def _next(self) -> list[_Document | _Job]:
+        """One job, or all documents before the next job; empty when the database is closed."""
+        with self._changed:
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            if not self._expecting and not self._stopping:
+                self._changed.wait(
+                    _LINGER_WATCHED if self.watched else _LINGER
+                )  # nobody waits for these: more may come, and cost less together
+            batch: list[_Document | _Job] = []
+            while self._waiting and len(batch) < _BATCH:
+                if isinstance(item := self._waiting[0], _Job):
+                    return batch or [self._waiting.popleft()]
+                self._waiting_size -= item.size
+                batch.append(self._waiting.popleft())
+            return batch
+
+    def _take_in(self, documents: list[_Document]) -> None:
+        text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
+        hit("index.taking_in")
+        try:
+            self._writer.execute(_TAKE_IN, (text,))
+            hit("index.taken_in")
+            if told := [(document.cursor, document.news) for document in documents if document.news is not None]:
+                self.tell(told)
+        except apsw.Error as error:
+            if len(documents) == 1:
+                if documents[0].updates:
+                    with self._changed:
+                        self._refused_cursors.append((documents[0].cursor, documents[0].cursor + documents[0].updates + 1))
+                documents[0].failed(str(error))
+            else:  # one of them is at fault: each alone
+                for document in documents:
+                    self._take_in([document])
+
+    def _run(self, job: _Job) -> None:
+        try:
+            if job.alone:
+                job.result = job.work(self._writer, job.cursor)
+            else:
+                self._run_in_transaction(job)
+            job.error = None
+            if job.news is not None:
+                self.tell([(job.cursor, job.news())])
+        except apsw.Error as error:
+            job.error = error
+        finally:
+            job.done.set()
+
+    def _run_in_transaction(self, job: _Job) -> None:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            job.result = job.work(self._writer, job.cursor)
+            hit("index.job_done")
+            self._writer.execute("COMMIT")
+            hit("index.job_committed")
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+
+def _unheard(_: Sequence[tuple[int, object]]) -> None:
+    """News that nobody is told of."""
