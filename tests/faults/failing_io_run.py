@@ -86,7 +86,7 @@ class Life:
             self.append(two, "two-last", 2)
 
     def end(self) -> None:
-        self.space.write_held()
+        self.space.flush()
         self.folder.close()
         self.index.close()
 

@@ -158,8 +158,7 @@ class Recall:
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
         """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
-        with self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+        head = self._space.read(conversation_id)
         count = head.conversation.turn_count
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
