@@ -174,8 +174,10 @@ class Space:
         try:
             stored = self.index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = self.transcripts.catch_up(self.index, conversation_id, stored, time=self.clock(), log_updates=True)
-                stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
+                number, conversation, end = self.transcripts.catch_up(
+                    self.index, conversation_id, stored, time=self.clock(), log_updates=True
+                )
+                stored = Stored(number, conversation, end.bytes, end.lines)
                 if self.index.log.note_refused_cursors():
                     self.on_cursors_lost()
                 self.anchors.changed()
