@@ -10,23 +10,21 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import time_from
-from recollect_server.cli.plan import Batch, Happened, Plan
+from recollect.cli import recall_sets
+from recollect.cli.plans import Event, Plan
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.domain.conversation import Abbreviated
+from recollect_server.domain.message import Message, Role
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.weights import look, shipped
 
 from bench.figures import Figure, Goal
 from bench.plain import PlainFts5
-from bench.recall import FIGURES, QUERIES, figures, means, read_conversations, read_questions
+from bench.recall import FIGURES, QUERIES, figures, means, messages_of, milliseconds, read_conversations, read_questions, started
 
 LIMIT = 10
 
@@ -65,14 +63,14 @@ def by_vectors(embedder: Embedder) -> Callable[[Texts], Ask]:
 
 def written(plan: Plan) -> tuple[str, str, float]:
     """A conversation's abbreviation by the set's model, by the extractive writer, and the seconds that the latter took."""
-    placed = [each.message for step in plan.steps if isinstance(step, Batch) for each in step.messages]
-    said = [replace(message, sequence=at, turn_number=at) for at, message in enumerate(placed, start=2)]
-    theirs = next(
-        (step.event.text for step in plan.steps if isinstance(step, Happened) and isinstance(step.event, Abbreviated)), ""
-    )
-    began = time.perf_counter()
+    said = [
+        Message(Role(it.role.value), it.content, time_, sequence=at, turn_number=at, sender=it.sender)
+        for at, (_, time_, it) in enumerate(messages_of(plan), start=2)
+    ]
+    theirs = next((str(step.fields["text"]) for step in plan.steps if isinstance(step, Event)), "")
+    start = time.perf_counter()
     ours = Extractive().write_notes(said, "").abbreviation
-    return theirs, ours, time.perf_counter() - began
+    return theirs, ours, time.perf_counter() - start
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
@@ -97,14 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 continue
             seconds += took
             for side, text in (("model", theirs), ("extractive", ours)):
-                sides[side][plan.key[3]] = (plan.began.time, text)
+                sides[side][plan.key[3]] = (started(plan), text)
                 sizes[side].append(estimate_tokens(text))
         for way, rank in rankings.items():
             for side, texts in sides.items():
                 ask = rank(texts)
                 for question in questions[group]:
                     if gold := [name for name in question.gold_conversations if name in texts]:
-                        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+                        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
                         rows[way, side].append(figures(ask(question.query, end), gold))
     count = len(sizes["model"])
     print(f"{chosen.set.name}: {count} conversations with a model's abbreviation")

@@ -18,7 +18,7 @@ import pickle
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
+from recollect.cli import recall_sets
 from recollect_server import app
-from recollect_server.cli import recall_sets
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import calibration, candidates, recall
 from recollect_server.services.recall.calibration import Signals, evidence, probabilities, signals_of, standing
@@ -260,10 +260,25 @@ def _packed(row: Row, chances: Array, threshold: float) -> tuple[int, bool]:
     return used, right
 
 
+def first_groups(questions: Mapping[str, Sequence[Question]], groups: int, most: int) -> list[str]:
+    """Return the first groups of a set, and more of them until they have `most` questions for each of `groups`.
+
+    The histories of `small` have ten questions or fewer each: two of them would be no sample of it.
+    """
+    chosen: list[str] = []
+    count = 0
+    for name in sorted(questions):
+        if len(chosen) >= groups and count >= groups * most:
+            break
+        chosen.append(name)
+        count += min(most, len(questions[name]))
+    return chosen
+
+
 def kept(keep: Path, folder: Path, sets: Sequence[Path], groups: int, most: int, *, meaning: bool) -> list[Asked]:
-    """What was asked of a set's first groups, from their files where there are any."""
+    """Return what was asked of a set's first groups, from their files where there are any."""
     found: list[Asked] = []
-    for group in sorted(read_questions(folder / QUERIES))[:groups]:
+    for group in first_groups(read_questions(folder / QUERIES), groups, most):
         file = keep / f"{folder.name}.{group}.{'meaning' if meaning else 'words'}"
         if not file.exists():
             vectors = RememberedVectors(keep / f"{folder.name}.{group}.vectors") if meaning else None
@@ -279,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--measure", type=Path, action="append", default=[], metavar="DIR", help="a recall set to report on alone")
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where vectors and answers are kept")
     parser.add_argument("--questions", type=int, default=100, help="of a group's own")
-    parser.add_argument("--groups", type=int, default=2, help="of each set")
+    parser.add_argument("--groups", type=int, default=2, help="of each set, at the least")
     parser.add_argument("--write", action="store_true", help="writes services/recall/calibration_weights.py")
     chosen = parser.parse_args(arguments)
     chosen.keep.mkdir(parents=True, exist_ok=True)

@@ -138,7 +138,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         hot50, warm50 = (1000 * statistics.median(times) for times in (hot_times, warm_times))
         seen.append(Figure(f"hot tier p50, a conversation {name}", hot50, "ms", goal=Goal(1)))
         seen.append(Figure(f"warm tier p50, a conversation {name}", warm50, "ms", goal=Goal(10)))
-    space.close_index()
+    space.close()
     return seen
 
 

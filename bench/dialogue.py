@@ -27,9 +27,9 @@ import numpy as np
 import orjson
 import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
+from recollect.cli import recall_sets
+from recollect.cli.plans import Plan
 from recollect_server import app
-from recollect_server.cli import recall_sets
-from recollect_server.cli.plan import Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.settings import Settings

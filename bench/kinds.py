@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from recollect_server.cli import recall_sets
+from recollect.cli import recall_sets
 
 from bench.recall import QUERIES
 

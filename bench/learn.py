@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from recollect_server.cli import recall_sets
+from recollect.cli import recall_sets
 from recollect_server.services.recall.fusion import conversation_features, dates_of, gates_of, message_features, weighted
 from recollect_server.services.recall.retrievers import ConversationLegs
 from scipy.optimize import minimize  # type: ignore[import-untyped]

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 from recollect import Client
+from recollect.cli.plans import Plan
 from recollect_server import app
-from recollect_server.cli.plan import Plan
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.services.recall import candidates, fusion, recall
 from recollect_server.services.recall.candidates import Candidates

@@ -11,17 +11,16 @@ from datetime import datetime
 from pathlib import Path
 
 from recollect import Client, ContextBudget
+from recollect.cli import recall_sets
+from recollect.cli.plans import Plan
 from recollect_server import app
-from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import time_from
-from recollect_server.cli.plan import Batch, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.time import DAY
 from recollect_server.settings import Settings
 
 from bench.figures import Figure
 from bench.plain import PlainFts5
-from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole
+from bench.recall import QUERIES, Question, Service, messages_of, milliseconds, read_conversations, read_questions, started, whole
 from bench.servers import embedded
 
 _CANDIDATES = 200  # messages that plain FTS5 may pack
@@ -39,12 +38,6 @@ class Clock:
 
 Pack = Callable[[Question, int], set[str]]
 """The names of the messages that are packed for a question into so many tokens."""
-
-
-def messages_of(plan: Plan) -> list[tuple[str, int, str]]:
-    """Name, time and text of a conversation's messages."""
-    said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
-    return [(str((it.metadata or {})["importId"]), max(it.timestamp, plan.began.time), it.content) for it in said]
 
 
 def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> set[str]:
@@ -69,7 +62,7 @@ class Group:
         With `is_one` the whole history is the conversation that is asked in; else it is empty, and the history lies in others.
         """
         self.client, self._data, self._clock, self._is_one = client, data, clock, is_one
-        self._waiting = sorted(plans, key=lambda plan: plan.began.time)
+        self._waiting = sorted(plans, key=started)
         self.service = Service(client, [])
         self.said: list[tuple[str, int, str]] = []
         """Name, time and text of each message, in the order of the conversations."""
@@ -79,12 +72,12 @@ class Group:
 
     def until(self, question: Question) -> bool:
         """Bring in what was said before a question, or everything. Returns whether there was anything new."""
-        asked = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        asked = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         grown = False
-        while self._waiting and (asked is None or self._waiting[0].began.time < asked):
+        while self._waiting and (asked is None or started(self._waiting[0]) < asked):
             plan = self._waiting.pop(0)
-            said = messages_of(plan)
-            self._clock.now = max(self._clock.now, plan.began.time, *(time for _, time, _ in said))
+            said = [(name, time, it.content) for name, time, it in messages_of(plan)]
+            self._clock.now = max(self._clock.now, started(plan), *(time for _, time, _ in said))
             self.service.bring_in(plan, self.here if self._is_one else "")
             self.said += said
             for name, time_, text in said:

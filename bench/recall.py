@@ -13,16 +13,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import orjson
-from recollect import Client, DateRange, SearchHit, SearchResult
-from recollect_server.cli import recall_sets
-from recollect_server.cli.conversion import message_to, time_from, time_to
-from recollect_server.cli.plan import Batch, Happened, Plan
-from recollect_server.domain.conversation import Abbreviated
+from recollect import Client, DateRange, Message, SearchHit, SearchResult
+from recollect.cli import recall_sets
+from recollect.cli.plans import Batch, Event, Plan
 
 from bench.figures import Figure
 from bench.plain import PlainFts5
@@ -32,6 +30,7 @@ DEPTHS = (1, 5, 10)
 FIGURES = [f"{kind}@{depth}" for kind in ("recall", "any") for depth in DEPTHS]
 QUERIES = "queries.jsonl"
 ALL = "all"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE = 300.0  # seconds that an answer may lack something
 
 
@@ -108,9 +107,7 @@ def read_questions(path: Path) -> dict[str, list[Question]]:
 def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Plan]]:
     """Return the conversations of a set by group, as the command `import` reads them."""
     groups: dict[str, list[Plan]] = defaultdict(list)
-    options = recall_sets.SetOptions("web", frozenset(), abbreviations)
-    for line in recall_sets.lines(path):
-        plan = recall_sets.read(line, options)
+    for plan in recall_sets.read(path, recall_sets.SetOptions(abbreviations=abbreviations)):
         assert isinstance(plan, Plan), f"the set is damaged: {plan}"
         groups[plan.key[2]].append(plan)
     return groups
@@ -142,23 +139,24 @@ class Service:
     def bring_in(self, plan: Plan, into: str = "") -> None:
         """Write a conversation: a new one, or behind what is said in the one with the id `into`."""
         calls = self._client.conversations
-        began = plan.began
+        beginning = plan.beginning
         conversation = into
         if not into:
-            conversation = calls.create(began.channel, participants=began.participants, create_time=time_to(began.time)).id
+            conversation = calls.create(
+                beginning.channel, participants=beginning.participants, create_time=beginning.create_time
+            ).id
             self.conversations[conversation] = plan.key[3]
         for step in plan.steps:
             match step:
                 case Batch():
                     messages = [placed.message for placed in step.messages]
-                    stored = calls.append_turn(conversation, [message_to(message) for message in messages]).messages
+                    stored = calls.append_turn(conversation, messages).messages
                     for message, there in zip(messages, stored, strict=True):
-                        assert message.metadata is not None, "the import notes where a message is from"
                         name = message.metadata["importId"]
                         self.messages[conversation, there.sequence] = name
                         self.turns[name] = (conversation, there.turn_number)
-                case Happened(event=Abbreviated(text)):
-                    calls.record_abbreviation(conversation, text)
+                case Event():
+                    calls.record_abbreviation(conversation, step.fields["text"])
 
     def ask(self, question: Question) -> Found:
         """Return the answer of Search."""
@@ -189,19 +187,35 @@ class Service:
         }
 
 
+def milliseconds(moment: datetime) -> int:
+    """Return a time as the server counts it."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def started(plan: Plan) -> int:
+    """Return when a conversation began, in milliseconds."""
+    assert plan.beginning.create_time is not None, "a recall set says when"
+    return milliseconds(plan.beginning.create_time)
+
+
+def messages_of(plan: Plan) -> list[tuple[str, int, Message]]:
+    """Return the messages of a conversation, each with its name in the set and its time in milliseconds."""
+    said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
+    times = (milliseconds(it.timestamp) if it.timestamp else 0 for it in said)
+    return [(str(it.metadata["importId"]), max(time, started(plan)), it) for it, time in zip(said, times, strict=True)]
+
+
 def plain_fts5(plans: list[Plan]) -> Ask:
     """Return the baseline: one row for every conversation with all its text, and one for every message."""
     conversations, messages = PlainFts5(), PlainFts5()
     for plan in plans:
-        said = [placed.message for step in plan.steps if isinstance(step, Batch) for placed in step.messages]
-        texts = [f"{message.sender}: {message.content}" if message.sender else message.content for message in said]
-        conversations.add(plan.key[3], plan.began.time, "\n".join(texts))
-        for message, text in zip(said, texts, strict=True):
-            assert message.metadata is not None, "the import notes where a message is from"
-            messages.add(message.metadata["importId"], max(message.timestamp, plan.began.time), text)
+        said = [(name, time_, f"{it.sender}: {it.content}" if it.sender else it.content) for name, time_, it in messages_of(plan)]
+        conversations.add(plan.key[3], started(plan), "\n".join(text for _, _, text in said))
+        for name, time_, text in said:
+            messages.add(name, time_, text)
 
     def ask(question: Question) -> Found:
-        end = time_from(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
+        end = milliseconds(datetime.fromisoformat(question.asked_at)) if question.asked_at else None
         return Found(*(index.best(question.query, max(DEPTHS), end) for index in (conversations, messages)))
 
     return ask

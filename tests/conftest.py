@@ -20,6 +20,7 @@ from recollect import Client
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server import app
+from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
 # What is imported stays: the collector would go through all of it again and again, a seventh of the tests' processor.
@@ -186,7 +187,7 @@ def start_server(tmp_path: Path, clock: MovableClock) -> Iterator[Start]:
             load_models_once()
         values = {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data", "shutdown_grace": "2s"} | settings
         chosen = Settings.load(None, values)
-        server = RunningServer(app.start(chosen, clock=clock), clock, chosen)
+        server = RunningServer(app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen)
         running.append(server)
         return server
 

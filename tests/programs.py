@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,13 +32,14 @@ from typing import IO, Any, Self
 
 from recollect_server.storage import failpoints
 
-SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.bridge.main"
+SERVER, CLIENT, BRIDGE = "recollect_server.__main__", "recollect.cli.main", "recollect.mcp.main"
 """Programs are named by the module whose `main` they run."""
 
-_LATER = {SERVER: "recollect_server.cli.serve", CLIENT: "recollect.cli.group", BRIDGE: "recollect.bridge.server"}
+_LATER = {SERVER: "recollect_server.cli.serve", CLIENT: "recollect.cli.group", BRIDGE: "recollect.mcp.server"}
 """Modules that a program imports when it knows what it is asked for."""
 _ROOT = Path(__file__).parents[1]
-_MAX_REQUEST = 1 << 18
+_SIZE = 4  # bytes of a number
+_LOCK = threading.Lock()  # one request at a time
 
 
 class Forked:
@@ -72,10 +74,14 @@ class Forked:
         self.stdin, self.stdout, self.stderr = ours
         self._status, status = os.pipe()
         request = {"program": program, "arguments": list(arguments), "env": dict(env or os.environ), "cwd": str(Path.cwd())}
-        socket.send_fds(_parent(), [json.dumps(request).encode()], [*theirs, status])
+        data = json.dumps(request).encode()
+        with _LOCK:
+            parent = _parent()
+            socket.send_fds(parent, [len(data).to_bytes(_SIZE, "little")], [*theirs, status])
+            parent.sendall(data)
         for descriptor in (*opened, status):
             os.close(descriptor)
-        self.pid = int.from_bytes(_read_exactly(self._status, 4), "little")
+        self.pid = int.from_bytes(_read_exactly(self._status, _SIZE), "little")
 
     def poll(self) -> int | None:
         """Return the exit status as `Popen` does, None while the process runs."""
@@ -154,7 +160,7 @@ def cold(program: str, arguments: Sequence[str], env: Mapping[str, str] | None =
 @cache
 def _parent() -> socket.socket:
     """Start the parent, which ends when this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     os.set_inheritable(theirs.fileno(), True)
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     os.posix_spawn(sys.executable, [sys.executable, "-P", __file__, str(theirs.fileno())], environment)
@@ -168,7 +174,7 @@ def _read_exactly(descriptor: int, count: int) -> bytes:
     while len(read) < count:
         part = os.read(descriptor, count - len(read))
         if not part:
-            raise EOFError("the parent of the tests' processes died")
+            raise EOFError("the other end of the parent's socket died")
         read += part
     return read
 
@@ -179,7 +185,8 @@ def _read_exactly(descriptor: int, count: int) -> bytes:
 def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork for each request. Return in each child, with its request and its standard streams."""
     reports: dict[int, int] = {}
-    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end their processes
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -193,11 +200,11 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
             _report_ended(reports)
         if requests.fileno() not in ready:
             continue
-        data, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 4)
-        if not data:
-            os._exit(0)
+        size, descriptors, _, _ = socket.recv_fds(requests, _SIZE, 4)
+        if not size:
+            os._exit(0)  # the tests have ended
         *streams, report = descriptors
-        request = json.loads(data)
+        request = json.loads(_read_exactly(requests.fileno(), int.from_bytes(size, "little")))
         _import(request["program"])
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
@@ -207,7 +214,7 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
             for descriptor in (woken, wake, report, *reports.values()):
                 os.close(descriptor)
             return request, streams
-        os.write(report, pid.to_bytes(4, "little"))
+        os.write(report, pid.to_bytes(_SIZE, "little"))
         reports[pid] = report
         for descriptor in streams:
             os.close(descriptor)

@@ -32,6 +32,14 @@ async def over_stdio(address: str, *flags: str) -> AsyncIterator[McpClient]:
         yield connected
 
 
+@asynccontextmanager
+async def over_http(address: str) -> AsyncIterator[McpClient]:
+    """Connect the official client to a bridge on a port, which starts five times as fast as over stdio: it is forked."""
+    with listening(address) as url:
+        async with McpClient(url) as connected:
+            yield connected
+
+
 @contextmanager
 def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
     """The bridge on a port; answers its URL."""

@@ -1,4 +1,4 @@
-"""The three tools, as the official MCP client sees them over stdio."""
+"""The three tools, as the official MCP client sees them over stdio and over HTTP."""
 
 import json
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 from recollect import Client, Conversation, Message, ToolCall
-from recollect.bridge.bounds import MAX_CHARACTERS
+from recollect.mcp.bounds import MAX_CHARACTERS
 
-from tests.bridge.conftest import called, over_stdio, refused
+from tests.bridge.conftest import called, over_http, over_stdio, refused
 
 Talked = Callable[..., Conversation]
 
@@ -66,7 +66,7 @@ async def test_search_finds_conversations_and_messages(server: Any, client: Clie
 async def test_what_a_search_left_out_is_said(server: Any, talked: Talked) -> None:
     for _ in range(3):
         talked(said="the disk is full")
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         found = await called(mcp, "search_conversations", query="disk", limit=2)
     assert (len(found["results"]), found["totalMatches"]) == (2, 3)
     assert found["continuation"].startswith("2 of 3 conversations")
@@ -76,7 +76,7 @@ async def test_a_search_that_nothing_answers_says_so(server: Any, talked: Talked
     for said in ("We fly to Kyoto in April", "The car needs new tyres", "My daughter starts first grade", "The disk is full"):
         talked(said=said)
     unanswered = "Whose aquarium stands beside the neighbours' full wardrobe?"
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         fits = await called(mcp, "search_conversations", query="When do we fly to Kyoto?", minScore=0.3)
         unfit = await called(mcp, "search_conversations", query=unanswered)
         nothing = await called(mcp, "search_conversations", query=unanswered, minScore=0.3)
@@ -91,7 +91,7 @@ async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) 
     for day in (13, 14, 15):
         it = client.conversations.create("web", create_time=datetime(2026, 2, day, tzinfo=UTC))
         client.conversations.append_turn(it.id, [Message.user("disk", timestamp=datetime(2026, 2, day, 12, tzinfo=UTC))])
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         for tool, key, asked in (
             ("search_conversations", "results", {"query": "disk"}),
             ("recent_conversations", "conversations", {}),
@@ -113,7 +113,7 @@ async def test_fetch_context_answers_turns_word_for_word(server: Any, client: Cl
     call = ToolCall("call-1", "df", '{"path": "/"}')
     messages = [Message.user("Grüße\n?"), Message.assistant("", tool_calls=[call]), Message.tool("97%", tool_call_id="call-1")]
     client.conversations.append_turn(it.id, messages)
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         last = await called(mcp, "fetch_context", conversationId=it.id)
         some = await called(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 2, "to": 3})
     assert (last["totalTurns"], last["turnRange"], last["nextTurnRange"]) == (13, {"from": 4, "to": 13}, None)
@@ -139,7 +139,7 @@ async def test_asking_for_what_had_no_room_gives_every_turn_once(server: Any, ta
     it = talked(9, length=5000)
     seen: list[int] = []
     asked: dict[str, Any] = {"conversationId": it.id} | ({"turnRange": span} if span else {})
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         for _ in range(9):
             answer = await called(mcp, "fetch_context", **asked)
             assert size(answer) <= MAX_CHARACTERS
@@ -188,7 +188,7 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
         names.append(it.id)
     client.conversations.record_abbreviation(names[4], "n" * 1500)
     seen, asked = [], dict[str, Any](limit=2)
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         while True:
             page = await called(mcp, "recent_conversations", **asked)
             seen += page["conversations"]
@@ -202,7 +202,7 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
 
 async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(server: Any, talked: Talked) -> None:
     it = talked(2)
-    async with over_stdio(server.target) as mcp:
+    async with over_http(server.target) as mcp:
         said = await refused(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 9, "to": 10})
         many = await refused(mcp, "fetch_context", conversationId=it.id, turnRange={"from": 1, "to": 1000})
     assert said.startswith("turnRange")

@@ -1,21 +1,18 @@
 """How commands reach a running server, and what they say of one that is not theirs."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
-import grpc
 import pytest
 from recollect._shared.channel import ADDRESS
 from recollect.cli.group import commands as client_commands
-from recollect_server.cli import commands, remote
+from recollect_server.cli import commands, health
 
-from tests.cli.conftest import run, set_line, talk
+from tests.cli.conftest import run
 from tests.conftest import RunningServer
 
 NOBODY = "127.0.0.1:1"
-DIALLING = {"import", "export", "health"}
+DIALLING = {"health"}
 """The commands of `recollect-server` that call a running server."""
 
 
@@ -35,58 +32,46 @@ def test_every_command_that_calls_a_server_takes_its_address_by_one_name() -> No
         shown = [opt for it in loaded.params if not getattr(it, "hidden", False) for opt in it.opts]
         assert ("--address" in shown) == (name in DIALLING), name
         assert "--target" not in shown
-    assert remote.ADDRESS == ADDRESS
+    assert health.ADDRESS == ADDRESS
 
 
-def test_the_address_is_a_flag_or_stands_in_the_environment(server: RunningServer, tmp_path: Path) -> None:
+def test_the_address_is_a_flag_or_stands_in_the_environment(server: RunningServer) -> None:
     ways: list[tuple[list[str], dict[str, str | None]]] = [
         (["--address", server.target], {ADDRESS: NOBODY, "RECOLLECT_LISTEN": NOBODY}),
-        (["--target", server.target], {ADDRESS: NOBODY}),  # its former name
         ([], {ADDRESS: server.target, "RECOLLECT_LISTEN": NOBODY}),
         ([], {ADDRESS: "", "RECOLLECT_LISTEN": server.target}),
     ]
-    for number, (flags, environment) in enumerate(ways):
-        result = run("export", tmp_path / str(number), *flags, env=environment)
-        assert result.exit_code == 0, result.output
-        if "--target" not in flags:
-            result = run("health", *flags, env=environment)
-            assert (result.exit_code, result.output) == (0, "SERVING\n")
+    for flags, environment in ways:
+        result = run("health", *flags, env=environment)
+        assert (result.exit_code, result.output) == (0, "SERVING\n")
 
 
 def test_what_is_said_on_the_command_line_goes_before_the_environment(server: RunningServer, tmp_path: Path) -> None:
     config = tmp_path / "settings.yaml"
     config.write_text(f"listen: {server.target}\n")
-    for arguments in (["export", tmp_path / "out", "--config", config], ["health", "--config", config]):
-        assert run(*arguments, env={ADDRESS: NOBODY}).exit_code == 0
+    assert run("health", "--config", config, env={ADDRESS: NOBODY}).exit_code == 0
     assert run("health", "--listen", server.target, env={ADDRESS: NOBODY}).output == "SERVING\n"
 
 
-@pytest.mark.parametrize("command", ["export", "health"])
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"])
-def test_an_address_that_is_none_is_refused_by_name(command: str, address: str, tmp_path: Path) -> None:
-    arguments = [tmp_path / "out"] if command == "export" else []
+def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
     for result, code, named in (
-        (run(command, *arguments, "--address", address), 2, "'--address': "),
-        (run(command, *arguments, env={ADDRESS: address}), 1, f"{ADDRESS}: "),
+        (run("health", "--address", address), 2, "'--address': "),
+        (run("health", env={ADDRESS: address}), 1, f"{ADDRESS}: "),
     ):
         assert (result.exit_code, result.stdout) == (code, "")
         assert named in result.stderr
         assert "127.0.0.1:50051" in result.stderr  # how one looks
 
 
-def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Callable[..., Path]) -> None:
-    other = grpc.server(ThreadPoolExecutor(1))
-    port = other.add_insecure_port("127.0.0.1:0")
-    other.start()
-    try:
-        result = run("import", write_set(set_line("s1", talk(2))), "--target", f"127.0.0.1:{port}")
-    finally:
-        other.stop(None)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"127.0.0.1:{port} answers, and refuses" in result.stderr
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_a_command_that_moved_says_where_to(command: str, server: RunningServer, tmp_path: Path) -> None:
+    result = run(command, tmp_path, "--target", server.target)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"moved: recollect {command}" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["export", ""], ["backup", ""], ["restore", ""], ["import", ""], ["serve", "--config", ""]])
+@pytest.mark.parametrize("arguments", [["backup", ""], ["restore", ""], ["serve", "--config", ""]])
 def test_an_empty_path_is_refused_and_is_not_the_current_folder(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

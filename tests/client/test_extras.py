@@ -16,7 +16,7 @@ def test_the_client_loads_nothing_that_its_extras_need() -> None:
 
 
 def test_each_command_says_which_extra_it_needs() -> None:
-    for module, missing, extra in (("cli", ("click", "rich"), "cli"), ("bridge", ("mcp",), "mcp")):
+    for module, missing, extra in (("cli", ("click", "rich"), "cli"), ("mcp", ("mcp",), "mcp")):
         ran = run(
             "import sys\n"
             "import importlib.util as util\n"

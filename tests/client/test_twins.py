@@ -114,6 +114,15 @@ def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
                 assert documented, f"{node.name}: {ast.unparse(attribute)}"
 
 
+def test_no_docstring_of_the_client_opens_with_a_question_word() -> None:
+    openings = re.compile(r"(What|Whether|Where|Who|Whom|Whose|How|When)\b")
+    package = Path(recollect.__file__).parent
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                assert not openings.match(node.value.value.strip()), f"{path.relative_to(package)}:{node.lineno}"
+
+
 def test_the_generated_code_alone_imports_nothing_of_the_client() -> None:
     """A server starts with it, and would take a sixth longer with the client."""
     program = "import sys, recollect.v1.message_pb2; print([name for name in sys.modules if name.startswith('recollect._')])"

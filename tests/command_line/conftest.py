@@ -9,14 +9,19 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from recollect import Client, Conversation, Message
-from recollect.cli.group import run
+from recollect.cli import group
+from recollect.cli.exits import INCOMPLETE
+from recollect_server.domain.conversation import Content
+from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 from tests.programs import CLIENT, Forked, ran
 
@@ -123,7 +128,7 @@ class Inside:
                 patch.setenv(name, value)
             for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
                 patch.setattr(sys, name, stream)
-            code = run(list(arguments))
+            code = group.run(list(arguments))
         return Ran(code, streams[1].text(), streams[2].text())
 
 
@@ -144,6 +149,107 @@ def recollect(server: Any) -> Recollect:
 def inside(no_log: None, server: Any, monkeypatch: pytest.MonkeyPatch) -> Inside:
     """The command, for the server of the test, in this process."""
     return Inside(server.target, monkeypatch)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The numbers that an import prints."""
+
+    conversations_new: int
+    conversations_known: int
+    messages_new: int
+    messages_known: int
+    left_out: int
+
+
+def counts_of(ran: Ran) -> Counts:
+    """Return the numbers of an import, which must be the only line. The exit code says whether something was left out."""
+    assert ran.code in (0, INCOMPLETE), ran
+    [line] = ran.lines
+    names = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown", "leftOut")
+    counts = Counts(*(line[name] for name in names))
+    assert (ran.code == INCOMPLETE) == bool(counts.left_out)
+    return counts
+
+
+Run = Callable[..., Ran]
+"""The type of the fixture `run`."""
+Set = Callable[..., Path]
+"""The type of the fixtures `write_set` and `write_transcript`."""
+BringIn = Callable[..., Counts]
+"""The type of the fixture `bring_in`."""
+
+
+@pytest.fixture
+def run_at(no_log: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command in this process for the server at an address, with arguments of any type."""
+    return lambda address, *arguments: Inside(address, monkeypatch)(*map(str, arguments))
+
+
+@pytest.fixture
+def run(run_at: Run, server: Any) -> Run:
+    """Run the command in this process for `server`, with arguments of any type."""
+    return partial(run_at, server.target)
+
+
+@pytest.fixture
+def bring_in(run: Run) -> BringIn:
+    """Run `import` against `server` and return its numbers."""
+    return lambda path, *flags: counts_of(run("import", path, *flags))
+
+
+def said(number: int, role: str = "user", content: str = "", **fields: Any) -> dict[str, Any]:
+    """A message of a recall set."""
+    time = f"2024-05-01T10:{number // 60:02d}:{number % 60:02d}Z"
+    return {"id": f"m{number}", "role": role, "content": content or f"line {number}", "timestamp": time} | fields
+
+
+def talk(count: int) -> list[dict[str, Any]]:
+    """So many messages, the user's and the agent's in turn."""
+    return [said(number, "assistant" if number % 2 else "user") for number in range(count)]
+
+
+def set_line(name: str, messages: list[dict[str, Any]], group: str = "alex", **fields: Any) -> dict[str, Any]:
+    """A conversation of a recall set."""
+    return {"group": group, "id": name, "started": "2024-05-01T10:00:00Z", "messages": messages} | fields
+
+
+@pytest.fixture
+def write_set(tmp_path: Path) -> Set:
+    """Writes a recall set and answers its folder. Lines may be conversations or raw text."""
+
+    def write(*lines: dict[str, Any] | str, name: str = "small-set") -> Path:
+        folder = tmp_path / "sets" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (folder / "conversations.jsonl").write_text("".join(f"{text}\n" for text in texts))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_transcript(tmp_path: Path) -> Set:
+    """Writes a transcript, each of its batches given as a list, and answers its path."""
+
+    def write(name: str, *batches: Iterable[Content], folder: str = "transcripts") -> Path:
+        path = tmp_path / folder / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for number, batch in enumerate(batches):
+            contents = list(batch)
+            for index, content in enumerate(contents, start=1):
+                stamp = Stamp(f"request-{number}", "0" * 32, (index, len(contents)))
+                lines.append(encode(Entry(content, stamp)))
+        path.write_bytes(b"".join(lines))
+        return path
+
+    return write
+
+
+def messages_of(client: Client, conversation_id: str) -> list[str]:
+    """The contents of a conversation of at most a few hundred turns, oldest first."""
+    return [message.content for message in client.conversations.load(conversation_id, max_turns=1000, max_tokens=10**9).messages]
 
 
 @pytest.fixture

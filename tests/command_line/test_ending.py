@@ -11,7 +11,7 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
-from tests.command_line.conftest import Recollect
+from tests.command_line.conftest import Recollect, Run
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"
@@ -123,3 +123,23 @@ def test_a_shell_completes_commands_and_conversations(recollect: Any, talked: Ca
     assert "_recollect_completion" in recollect(_RECOLLECT_COMPLETE="bash_source").out
     nobody = Recollect(NOBODY)(_RECOLLECT_COMPLETE="bash_complete", COMP_WORDS="recollect show conv-", COMP_CWORD="2")
     assert (nobody.code, nobody.out.strip(), nobody.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("command", ["import", "export"])
+@pytest.mark.parametrize("address", ["localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"])
+def test_an_address_that_is_none_is_refused_by_name(run_at: Run, command: str, address: str) -> None:
+    for ran in (run_at(NOBODY, command, "-", "--address", address), run_at(address, command, "-")):
+        assert (ran.code, ran.out) == (2, "")
+        assert "--address" in ran.err
+        assert "127.0.0.1:50051" in ran.err  # how one looks
+
+
+@pytest.mark.parametrize("arguments", [["export", "-d", ""], ["export", "-o", ""], ["import", ""]])
+def test_an_empty_path_is_refused_and_is_not_the_current_folder(
+    run_at: Run, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_at(NOBODY, *arguments)
+    assert ran.code == 2
+    assert "must not be empty" in ran.err
+    assert list(tmp_path.iterdir()) == []

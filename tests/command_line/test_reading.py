@@ -141,6 +141,21 @@ def test_search_prints_what_it_found_best_first(recollect: Any, client: Client, 
     assert not {"\ue000", "\ue001"} & set(shown)
 
 
+def test_search_leaves_out_what_scores_below_a_least_score(recollect: Any, client: Client, talked: Talked) -> None:
+    talked(said="the network is slow")
+    talked(said="the disk is full")
+    scores = [it.score for it in client.recall.search("the disk is slow").results]
+    assert len(scores) == 2
+    assert scores[0] > scores[1]
+    for kind in ((), ("--messages",)):
+        ran = recollect("search", "--min-score", str(scores[0]), *kind, "the", "disk", "is", "slow")
+        assert all(it["score"] >= scores[0] for it in ran.lines)
+        assert len(ran.lines) < len(recollect("search", *kind, "the", "disk", "is", "slow").lines)
+    refused = recollect("search", "--min-score", "1.5", "disk")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--min-score" in refused.err
+
+
 def test_a_search_that_finds_nothing_is_no_error(recollect: Any, talked: Talked) -> None:
     talked()
     ran = recollect("search", "zeppelin")

@@ -228,6 +228,14 @@ def test_turns_are_recalled_whole_or_not_at_all() -> None:
     assert packed.used == 10 + packed.reserved
 
 
+@pytest.mark.parametrize(("score", "chosen"), [(0.8, 2), (0.62, 4)])
+def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_ones(score: float, chosen: int) -> None:
+    old = [replace(candidate(2, A_TOKEN * 60, relevance=0.3), score=score)]
+    new = [replace(candidate(4, A_TOKEN * 60, relevance=0.9), score=0.6)]
+    assert sequences(pack_cold([new, old], 120, Recalling(), ABOUT).packed) == [chosen]
+    assert sequences(pack_cold([old, new], 300, Recalling(), ABOUT).packed) == [4, 2]  # both: the more relevant one is first
+
+
 def test_only_so_many_sources_are_recalled() -> None:
     offered = [[candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)] for at in range(5)]
     near = [candidate(3, "okapi", turn=2, relevance=0)]

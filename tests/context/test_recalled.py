@@ -87,6 +87,18 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
     assert not built(service, later, "Hello!").sources
 
 
+def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(relevance_threshold=0.0, embedder="off"))
+    filling = "It rained again and nothing happened all day long. "
+    for text in ("The zebra Ottokar moved to Ghent. ", "The zebra is well. "):
+        service.told(filling * 100 + text + filling * 100)
+    packed = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?", total=4000).cold
+    lengths = [it.tokens for it in sorted(packed, key=lambda it: -it.score)]
+    assert len(lengths) == 2
+    assert lengths[1] <= 160
+    assert lengths[1] < lengths[0] <= 310
+
+
 def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(relevance_threshold=1.0, embedder="off"))
     there = [service.told("The striped zebra lives in the zebra garden of Ghent.")]

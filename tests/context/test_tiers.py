@@ -6,7 +6,7 @@ import apsw
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.services.space.recent_turns import RecentTurns
+from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.tiers import Transition
 
@@ -181,9 +181,8 @@ def test_moves_are_written_behind_the_calls_within_a_second_or_so(service: Servi
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_tails_are_bounded_and_say_which_one_made_room(most: int) -> None:
-    tails = RecentTurns(most)
     gone: list[str] = []
-    tails.evicted = gone.append
+    tails = RecentTurns(10, gone.append, most)
     for name in ("a", "b", "c"):
         tails.put(name, 2, [candidate(2).message])
     assert gone == ["a", "b", "c"][: 3 - most]
@@ -191,6 +190,6 @@ def test_tails_are_bounded_and_say_which_one_made_room(most: int) -> None:
 
 
 def test_a_tail_that_is_too_long_is_not_kept() -> None:
-    tails = RecentTurns()
+    tails = RecentTurns(10, pytest.fail)
     tails.put("a", 2, [candidate(2, "x" * 300_000).message])
     assert tails.get("a", 2) is None

@@ -1,7 +1,8 @@
 """Runs one small life of a space again and again, each time with another system call that fails. Preloads `failing_io`.
 
-Called with the library, a folder for the lives, and what fails. A life is a forked process over a folder of its own; it leaves a
-journal of what was acknowledged and what was refused, and how it ended. Prints how many lives there were.
+Called with the library. A line of standard input is a JSON list: a folder for the lives, and what
+fails. A life is a forked process over a folder of its own; it leaves a journal of what was
+acknowledged and what was refused, and how it ended. The answer to a line is the number of lives.
 """
 
 import ctypes
@@ -85,7 +86,7 @@ class Life:
             self.append(two, "two-last", 2)
 
     def end(self) -> None:
-        self.space.write_held()
+        self.space.flush()
         self.folder.close()
         self.index.close()
 
@@ -106,14 +107,22 @@ def run(folder: Path, arm: Callable[[], None]) -> str:
 
 
 def main() -> None:
-    library, root, path, errno, manner, for_ever, writes_only, first, step = sys.argv[1:]
+    """Run the lives of each case that standard input names, and answer each with their number."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    failing = ctypes.CDLL(library)
+    failing = ctypes.CDLL(sys.argv[1])
     expected_tables()  # made once, not in each life
     gc.freeze()  # or each life's collector would touch, and so copy, all that it shares with this process
+    for line in sys.stdin:
+        print(run_lives(failing, *orjson.loads(line)), flush=True)  # noqa: T201
+
+
+def run_lives(
+    failing: ctypes.CDLL, root: str, path: str, errno: int, manner: int, for_ever: int, writes_only: int, first: int, step: int
+) -> int:
+    """Run lives until nothing fails in one; return their number."""
     lives = 0
     while True:
-        at = int(first) + lives * int(step)
+        at = first + lives * step
         folder = Path(root) / f"{lives:04d}"
         folder.mkdir()
         child = os.fork()
@@ -123,7 +132,7 @@ def main() -> None:
                 said = run(
                     folder,
                     lambda at=at: failing.fail_from(  # type: ignore[misc]
-                        path.encode(), at, int(for_ever), int(errno), int(manner), int(writes_only)
+                        path.encode(), at, for_ever, errno, manner, writes_only
                     ),
                 )
                 code = 1 if failing.has_failed() else 0
@@ -134,8 +143,7 @@ def main() -> None:
             os._exit(code)
         lives += 1
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-            break
-    print(lives)  # noqa: T201
+            return lives
 
 
 if __name__ == "__main__":

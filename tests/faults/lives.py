@@ -1,9 +1,11 @@
 """Lives of a program in each of which another system call fails, and what they leave."""
 
+import atexit
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +30,31 @@ def lives(library: Path, program: Path, root: Path, cases: Mapping[str, Case], n
     if failure[0] != ".jsonl":
         step *= _THINNED
     first = 1 + list(cases).index(name) % step
-    values = [str(int(value)) if isinstance(value, bool) else str(value) for value in (*failure, first, step)]
-    done = subprocess.run(
-        [sys.executable, str(program), str(library), str(root), *values],
-        env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    runner = _runner(library, program)
+    assert runner.stdin is not None
+    assert runner.stdout is not None
+    values = [int(value) if isinstance(value, bool) else value for value in (str(root), *failure, first, step)]
+    runner.stdin.write(orjson.dumps(values).decode() + "\n")
+    runner.stdin.flush()
+    count = runner.stdout.readline()
+    assert count, "the program of the lives died: what it printed says why"
     found = sorted(root.iterdir())
-    assert len(found) == int(done.stdout) > 1
+    assert len(found) == int(count) > 1
     return found
+
+
+@cache
+def _runner(library: Path, program: Path) -> "subprocess.Popen[str]":
+    """Start the program once for all cases: its imports take as long as dozens of lives."""
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(library)],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(process.communicate)  # its input ends, and so does it
+    return process
 
 
 def told_in(life: Path) -> list[dict[str, Any]]:

@@ -133,9 +133,9 @@ def test_no_value_makes_recollect_server_fail_without_a_sentence(
         lines += [[command, "--config", path] for path in wrong_files[index % part :: part]]
         lines += [[command, "--listen", ADDRESSES[0], "--data-dir", path] for path in wrong_files[index % part :: part]]
     for address in ADDRESSES:
-        lines += [["health", "--address", address], ["export", str(tmp_path / "out"), "--address", address]]
+        lines += [["health", "--address", address]]
     for path in wrong_files[:: min(part, 2)]:
-        lines += [[command, "--address", server.target, "--", path] for command in ("import", "export")]
+        lines += [["restore", "--data-dir", str(tmp_path / "new"), "--", path]]
     for line in lines:
         result = CliRunner().invoke(server_commands, line)
         shown = [it[:50] for it in line]

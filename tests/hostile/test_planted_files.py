@@ -86,9 +86,9 @@ def test_an_export_writes_through_no_link_that_is_planted_in_its_folder(
             path.symlink_to(victim)
         if overwrite:
             (folder / f"{name}.jsonl").symlink_to(victim)
-    result = run("export", folder, "--target", server.target, *(["--overwrite"] if overwrite else []))
+    ran = Recollect(server.target)("export", "-d", str(folder), *(["--overwrite"] if overwrite else []))
     assert victim.read_text() == "precious"
-    assert (result.exit_code, "Wrote 3 conversations" in result.stdout) == (0, True)
+    assert (ran.code, ran.lines) == (0, [{"conversations": 3, "messages": 3, "leftOut": 0}])
     for name in told:
         path = folder / f"{name}.jsonl"
         assert (path.is_symlink(), path.stat().st_mode & 0o777) == (False, 0o600)
@@ -140,18 +140,18 @@ def test_a_restore_of_what_is_no_file_ends_with_a_sentence(
 def test_an_import_of_a_folder_names_what_is_no_file_and_takes_the_rest(
     server: RunningServer, told: list[str], start_server: Start, tmp_path: Path, plant: Plant
 ) -> None:
-    assert run("export", tmp_path / "out", "--target", server.target).exit_code == 0
+    assert Recollect(server.target)("export", "-d", str(tmp_path / "out")).code == 0
     other = start_server(data_dir=tmp_path / "other")
     plant(tmp_path / "out" / "conv-01J00000000000000000000000.jsonl")
-    ended = command("import", tmp_path / "out", "--target", other.target)
-    assert (ended.exit_code, "Conversations: 3 new" in ended.stdout) == (0, True), ended.stderr
-    assert "conv-01J00000000000000000000000.jsonl: cannot be read: " in ended.stderr
+    ran = Recollect(other.target)("import", str(tmp_path / "out"))
+    assert (ran.code, ran.lines[0]["conversationsNew"]) == (6, 3), ran.err
+    assert "conv-01J00000000000000000000000.jsonl: cannot be read: " in ran.err
     sets = tmp_path / "sets" / "one"
     sets.mkdir(parents=True)
     plant(sets / "conversations.jsonl")
     for path in (tmp_path / "sets", sets, sets / "conversations.jsonl"):
-        ended = command("import", path, "--target", other.target)
-        assert ended.exit_code == 1, ended.stderr
+        ran = Recollect(other.target)("import", str(path))
+        assert (ran.code in (1, 2), "Error: " in ran.err, ran.out) == (True, True, ""), ran.err
 
 
 @pytest.mark.parametrize("plant", PLANTS[:2])

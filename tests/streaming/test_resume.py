@@ -30,8 +30,8 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
     opened: list[Space] = []
     begin = Space.__init__
 
-    def note(self: Space, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def note(self: Space, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
         opened.append(self)
 
     monkeypatch.setattr(Space, "__init__", note)
@@ -271,7 +271,7 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
     one = subscribe().ready()
     one.drop()
     (space,) = spaces
-    with space.locks.hold_all():  # so nobody mends it meanwhile
+    with space.exclusive(conversation="any"):  # so nobody replaces it meanwhile
         space.index.give_up("a test")
         failure = failure_of(lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))))
     assert (failure.code, failure.reason, failure.retry_ms) == ("UNAVAILABLE", "INDEX_UNAVAILABLE", 1000)

@@ -1,15 +1,17 @@
-"""The typed Python client of Recollect, the service that keeps an agent's conversations and finds them again.
+"""The typed Python client of Recollect, the service that keeps an agent's conversations and finds
+them again.
 
     from recollect import Client, Message
 
     with Client("127.0.0.1:50051") as client:
         conversation = client.conversations.create("web")
-        client.conversations.append_turn(conversation.id, [Message.user("Hi"), Message.assistant("Hello!")])
+        messages = [Message.user("Hi"), Message.assistant("Hello!")]
+        client.conversations.append_turn(conversation.id, messages)
         for hit in client.recall.search("hello").hits:
             print(hit.snippet)
 
-`AsyncClient` is its twin for asyncio. All that is public is in this module and in `recollect.errors`; `recollect.v1` is
-the generated code of the contract, for those who need it.
+`AsyncClient` is its twin for asyncio. All that is public is in this module and in
+`recollect.errors`; `recollect.v1` is the generated code of the contract, for those who need it.
 """
 
 from importlib import import_module
@@ -244,7 +246,9 @@ _HOMES = (
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used: a server that needs only `recollect.v1` starts a fifth sooner."""
+        """Import a public name when it is first used: a server that needs only `recollect.v1`
+        starts a fifth sooner.
+        """
         for home in _HOMES if name in __all__ else ():
             if (value := getattr(import_module(f"recollect.{home}"), name, None)) is not None:
                 globals()[name] = value

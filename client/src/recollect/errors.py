@@ -14,7 +14,7 @@
     ├── Cancelled             the server, or something on the way to it, dropped the call
     ├── DataDamaged           what was asked for is there and cannot be read
     ├── Unimplemented         the server is too old for this call
-    ├── InternalError         a fault of the server; `metadata["log_id"]` finds it in the server's log
+    ├── InternalError         a fault of the server; `metadata["log_id"]` finds it in its log
     └── ClientClosed          the client was closed before the call, or during it
 
 Branch on the class, or on `reason` where that is finer. The text is for people, and changes.
@@ -81,7 +81,7 @@ class FieldViolation:
     field: str
     """The field's path in the request, as in `messages[0].content`."""
     description: str
-    """What is expected of it."""
+    """The rule that the field breaks."""
 
 
 class RecollectError(Exception):
@@ -90,10 +90,13 @@ class RecollectError(Exception):
     code: str
     """The gRPC status code's name, as in `NOT_FOUND`. Empty if no call was made and none fits."""
     reason: ErrorReason | str | None
-    """Why, in the words of the contract; a plain string if the server is newer than this client. `None` if the server
-    did not say, or no server was reached."""
+    """Why, in the words of the contract; a plain string if the server is newer than this client.
+    `None` if the server did not say, or no server was reached.
+    """
     metadata: Mapping[str, str]
-    """What belongs to the reason: `conversation_id`, `request_id`, `turn_count`, … (see `error.proto`)."""
+    """The values that belong to the reason: `conversation_id`, `request_id`, `turn_count`, … (see
+    `error.proto`).
+    """
     violations: tuple[FieldViolation, ...]
     """The fields that are wrong. Empty but with `InvalidArgument`."""
     retry_delay: float | None
@@ -120,8 +123,8 @@ class RecollectError(Exception):
 class InvalidArgument(RecollectError):
     """A field of the request is wrong; `violations` names each. Nothing was changed.
 
-    The client raises it too, before anything is sent, for what cannot be put into a request at all: a naive datetime, a
-    text with a lone surrogate, a number out of range.
+    The client raises it too, before anything is sent, for what cannot be put into a request at all:
+    a naive datetime, a text with a lone surrogate, a number out of range.
     """
 
 
@@ -130,14 +133,17 @@ class NotFound(RecollectError):
 
 
 class AlreadyExists(RecollectError):
-    """The `request_id` was used before with another payload, or the id that a conversation was to have is taken.
+    """The `request_id` was used before with another payload, or the id that a conversation was to
+    have is taken.
 
     Nothing was changed.
     """
 
 
 class TurnOutOfDate(RecollectError):
-    """`expected_turn` is not the conversation's newest turn: load it and decide again. Nothing was changed."""
+    """`expected_turn` is not the conversation's newest turn: load it and decide again. Nothing was
+    changed.
+    """
 
 
 class FailedPrecondition(RecollectError):
@@ -157,7 +163,9 @@ class ResourceExhausted(RecollectError):
 
 
 class Unavailable(RecollectError):
-    """Nobody answers, or the server cannot write or search just now. The client's own retries were used up."""
+    """Nobody answers, or the server cannot write or search just now. The client's own retries were
+    used up.
+    """
 
 
 class DeadlineExceeded(RecollectError):
@@ -172,7 +180,7 @@ class Cancelled(RecollectError):
 
 
 class DataDamaged(RecollectError):
-    """What was asked for is there but damaged, and cannot be read."""
+    """The data asked for is there but damaged, and cannot be read."""
 
 
 class Unimplemented(RecollectError):
@@ -180,7 +188,9 @@ class Unimplemented(RecollectError):
 
 
 class InternalError(RecollectError):
-    """A fault of the server, or an answer that cannot be read. `metadata["log_id"]` finds it in the server's log."""
+    """A fault of the server, or an answer that cannot be read. `metadata["log_id"]` finds it in the
+    server's log.
+    """
 
 
 class ClientClosed(RecollectError):

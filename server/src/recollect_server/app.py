@@ -48,6 +48,8 @@ from recollect_server.services.notes.naming import Naming
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
@@ -189,12 +191,15 @@ def start(
     clock: Clock = system_clock,
     progress: Progress = unheard,
     compared_at_once: int = COMPARED_AT_ONCE,
+    lock_order: LockOrder | None = None,
 ) -> App:
-    """Build and start everything. Raises CannotStart, and transport's CannotListen; then nothing is
-    left running.
+    """Build and start everything.
 
-    `compared_at_once`: so many bytes of transcripts are compared with an index that no server closed before anybody calls. Raises
+    Raises CannotStart, and transport's CannotListen; then nothing is left running. Raises
     OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
+
+    `compared_at_once`: bytes of transcripts that are compared with an index that no server closed,
+    before anybody calls. `lock_order` checks the order in which locks are taken.
     """
     _check_address_space(settings)
     stops: list[Callable[[], None]] = []
@@ -205,11 +210,10 @@ def start(
         logs = FolderStore.of(settings.data_dir, settings.space, sync=settings.durability == "fsync")
         try:
             recovered = recover(logs, clock, progress, compared_at_once)
-            space = Space(logs, recovered.index, clock, settings.context_hot_turns)
-            space.suspects.begin(recovered.suspects, "the index was not closed, and is being compared with the transcripts")
+            space = Space(logs, recovered.index, clock, unverified=recovered.suspects, lock_order=lock_order)
         except (OSError, LogUnavailable) as error:
             raise _cannot_use(settings.data_dir, error) from error
-        stops += (space.close_index, logs.close)
+        stops += (space.close, logs.close)
         communications = CommunicationStore(space)
         external = External(communications, settings.acknowledgement)
         pruner = UpdatePruner(space, settings.update_retention, settings.max_updates)
@@ -227,10 +231,9 @@ def start(
         stops += (pruner.stop, streams.stop)
         meaning = Meaning(logs.root, model_folder)
         stops.append(meaning.close)
-        space.forgetting.append(meaning.forget)
+        space.subscribe(Deleted, meaning.forget)
         anchors = Anchors(space)
         tiers = Tiers(space, milliseconds(settings.warm_for))
-        space.forgetting.append(tiers.forget)
         stops.append(TierKeeper(tiers).stop)
         weights = Weights(settings.recency_weight, settings.similarity_weight, settings.anchor_weight, settings.recency_decay)
         recalling = Recalling(settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share)
@@ -292,7 +295,7 @@ def start(
             slow = settings.abbreviation_timeout.total_seconds() / 2
             stops.append(Abbreviator(tasks, model, clock, sweep_interval, settings.abbreviation_threads, slow).stop)
             log.info("notes_are_taken", by=model.name)
-        stops.append(space.write_held)  # as soon as no call is under way: before jobs, which may take a moment to end
+        stops.append(space.flush)  # as soon as no call is under way: before jobs, which may take a moment to end
         address = server.start()
         stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
         stops.append(streams.stop)  # first: a server that stops would wait for open streams, all of its grace

@@ -20,9 +20,10 @@ class AsyncClient:
     >>> async with AsyncClient("127.0.0.1:50051") as client:
     ...     conversation = await client.conversations.create("web")
 
-    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its retries included; each
-    method takes another. `token` goes with every call as a bearer token. `retry` says how calls are repeated, `None`
-    never to. `sleep` is how it waits before a retry; tests give their own.
+    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its
+    retries included; each method takes another. `token` goes with every call as a bearer token.
+    `retry` says how calls are repeated, `None` never to. `sleep` is how it waits before a retry;
+    tests give their own.
 
     Nothing is connected before the first call. Every failure is a `RecollectError`.
     """
@@ -52,7 +53,7 @@ class AsyncClient:
         self.external = External(self._invoker)
 
     async def close(self) -> None:
-        """Ends the connection, and calls that run over it with `ClientClosed`. A second time does nothing.
+        """End the connection, and running calls with `ClientClosed`. Closing again does nothing.
 
         >>> await client.close()
         """
@@ -62,7 +63,10 @@ class AsyncClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         await self.close()
 

@@ -23,11 +23,12 @@ from recollect._types.update import Update
 class Conversations:
     """Begins, writes, reads, names and deletes conversations. Found at `client.conversations`.
 
-    What is the same in all methods: an argument that is `None` is left to the server's default; `timeout` bounds the
-    call in seconds, retries included, instead of the client's own; and a method that changes something takes a
-    `request_id`, 1 to 128 printable ASCII characters without spaces, which makes it exactly-once: the same id with the
-    same arguments is answered as it was the first time. Without one the client makes its own, so that its retries are
-    safe. An empty text sends none, and then nothing is retried.
+    What is the same in all methods: an argument that is `None` is left to the server's default;
+    `timeout` bounds the call in seconds, retries included, instead of the client's own; and a
+    method that changes something takes a `request_id`, 1 to 128 printable ASCII characters without
+    spaces, which makes it exactly-once: the same id with the same arguments is answered as it was
+    the first time. Without one the client makes its own, so that its retries are safe. An empty
+    text sends none, and then nothing is retried.
     """
 
     def __init__(self, invoker: Invoker) -> None:
@@ -47,21 +48,33 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Begins a conversation on a channel. Its first messages may come with it, stored with it or not at all, or follow at
-        any time.
+        """Create a conversation on a channel. Its first messages may come with it, all or none, or
+        follow at any time.
 
-        `create_time` and `conversation_id` are for an import: when it began, and the id that it keeps. An id that is taken raises
-        `AlreadyExists`, with the reason `CONVERSATION_EXISTS`. `pinned` lets an agent write first: what comes in from `party` joins
-        this conversation, and no longer the one that was pinned there.
+        `create_time` and `conversation_id` are for an import: when it began, and the id that it
+        keeps. An id that is taken raises `AlreadyExists`, with the reason `CONVERSATION_EXISTS`.
+        `pinned` lets an agent write first: what comes in from `party` joins this conversation, and
+        no longer the one that was pinned there.
 
-        >>> conversation = await client.conversations.create("web", messages=[Message.user("Is the disk full?")])
+        >>> messages = [Message.user("Is the disk full?")]
+        >>> conversation = await client.conversations.create("web", messages=messages)
         >>> conversation = await client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(channel, participants, party, model, create_time, messages, pinned, conversation_id, request_id)
+        call = calls.create(
+            channel,
+            participants,
+            party,
+            model,
+            create_time,
+            messages,
+            pinned,
+            conversation_id,
+            request_id,
+        )
         return await self._invoker.run(call, timeout)
 
     async def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
-        """What is known of one conversation, without its messages.
+        """Return a conversation without its messages.
 
         >>> conversation = await client.conversations.get(conversation_id)
         """
@@ -81,15 +94,27 @@ class Conversations:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[Conversation]:
-        """All conversations that match every filter, newest `update_time` first, fetched page by page as they are read.
+        """Iterate over all conversations that match every filter, newest `update_time` first, page
+        by page.
 
-        `query` is looked for in the title; `notes_failed` chooses those whose notes the server could not write. `timeout`
-        bounds each page.
+        `query` is looked for in the title; `notes_failed` chooses those whose notes the server
+        could not write. `timeout` bounds each page.
 
         >>> async for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.title)
         """
-        call = calls.list_page(page_size, None, channels, topics, party, pinned, updated_after, updated_before, query, notes_failed)
+        call = calls.list_page(
+            page_size,
+            None,
+            channels,
+            topics,
+            party,
+            pinned,
+            updated_after,
+            updated_before,
+            query,
+            notes_failed,
+        )
         return self._all_pages(call, timeout)
 
     async def list_page(
@@ -107,13 +132,24 @@ class Conversations:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
-        """One page of `list`: the first one, or with `page_token` the one after another, with the same filters.
+        """Return one page of `list`: the first, or with `page_token` the one after another, with
+        the same filters.
 
         >>> page = await client.conversations.list_page(page_size=20)
-        >>> page = await client.conversations.list_page(page_size=20, page_token=page.next_page_token)
+        >>> token = page.next_page_token
+        >>> page = await client.conversations.list_page(page_size=20, page_token=token)
         """
         call = calls.list_page(
-            page_size, page_token, channels, topics, party, pinned, updated_after, updated_before, query, notes_failed
+            page_size,
+            page_token,
+            channels,
+            topics,
+            party,
+            pinned,
+            updated_after,
+            updated_before,
+            query,
+            notes_failed,
         )
         return await self._invoker.run(call, timeout)
 
@@ -128,16 +164,19 @@ class Conversations:
         before_sequence: int | None = None,
         timeout: float | None = None,
     ) -> LoadedConversation:
-        """The working context of a conversation, or of the most recent one of `channel`: its newest turns, and a
-        summary of what was compressed before them.
+        """Return the working context of a conversation, or of the most recent one of `channel`: its
+        newest turns, and a summary of the compressed turns before them.
 
-        `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one instead: a page of history.
-        Turns are cut only where one alone is larger than an answer may be (a setting of the server, 8 MiB): then
-        `cut_before_sequence` is set, and the rest of the turn comes with it as `before_sequence`.
+        `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one
+        instead: a page of history. Turns are cut only where one alone is larger than an answer may
+        be (a setting of the server, 8 MiB): then `cut_before_sequence` is set, and the rest of the
+        turn comes with it as `before_sequence`.
 
         >>> context = await client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.load(conversation_id, channel, max_turns, max_tokens, before_turn, before_sequence)
+        call = calls.load(
+            conversation_id, channel, max_turns, max_tokens, before_turn, before_sequence
+        )
         return await self._invoker.run(call, timeout)
 
     async def append_turn(
@@ -151,17 +190,19 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> AppendedTurn:
-        """Appends messages, all or none. When it returns they are on the disk and can be searched.
+        """Append messages, all or none. When it returns they are on the disk and can be searched.
 
-        With `expected_turn` they are written only if that is still the conversation's newest turn (0: it has none yet),
-        and else `TurnOutOfDate` is raised. A tool result joins the turn of its call, however late it comes; with
-        `in_reply_to_turn` the assistant's messages join that turn instead of the newest. `draft_id` is the live draft that
-        these messages complete.
+        With `expected_turn` they are written only if that is still the conversation's newest turn
+        (0: it has none yet), and else `TurnOutOfDate` is raised. A tool result joins the turn of
+        its call, however late it comes; with `in_reply_to_turn` the assistant's messages join that
+        turn instead of the newest. `draft_id` is the live draft that these messages complete.
 
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = await client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.append_turn(conversation_id, messages, expected_turn, in_reply_to_turn, draft_id, request_id)
+        call = calls.append_turn(
+            conversation_id, messages, expected_turn, in_reply_to_turn, draft_id, request_id
+        )
         return await self._invoker.run(call, timeout)
 
     def watch(
@@ -175,13 +216,15 @@ class Conversations:
         load_conversation_id: str | None = None,
         list_channels: Iterable[str] | None = None,
     ) -> Watch[Update]:
-        """Live updates: first the newest conversations and the newest turns of the first one, then every change, in order.
+        """Stream live updates: first the newest conversations and the newest turns of the first
+        one, then every change, in order.
 
-        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the beginning. Of what they
-        choose the beginning may show less: `load_channel` or `load_conversation_id` says which conversation's turns,
-        `list_channels` the channels whose conversations are listed. The connection
-        is made again when it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed, a
-        `ConversationList` comes that is marked `reset`: it replaces everything known.
+        `conversation_ids` and `channels` choose; with `cursor` what came after it instead of the
+        beginning. Of what they choose the beginning may show less: `load_channel` or
+        `load_conversation_id` says which conversation's turns, `list_channels` the channels whose
+        conversations are listed. The connection is made again when it breaks, and nothing is missed
+        or repeated. Where the server cannot tell what was missed, a `ConversationList` comes that
+        is marked `reset`: it replaces everything known.
 
         >>> async for update in client.conversations.watch(channels=["web"]):
         ...     if isinstance(update.kind, ConversationUpdated):
@@ -189,7 +232,15 @@ class Conversations:
         """
         return Watch(
             self._invoker,
-            calls.watch(conversation_ids, channels, cursor, max_turns, load_channel, load_conversation_id, list_channels),
+            calls.watch(
+                conversation_ids,
+                channels,
+                cursor,
+                max_turns,
+                load_channel,
+                load_conversation_id,
+                list_channels,
+            ),
         )
 
     async def publish_delta(
@@ -202,15 +253,20 @@ class Conversations:
         done: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Passes on the next part of an answer that is still being written, to those who watch. It is never stored.
+        """Stream the next part of an unfinished answer to all watches. It is never stored.
 
-        `offset` is how many characters of the draft come before `text`. The answer itself is stored by `append_turn`, with
-        the same `draft_id`, which is one that no answer of the conversation had before.
+        `offset` is how many characters of the draft come before `text`. The answer itself is stored
+        by `append_turn`, with the same `draft_id`, which is one that no answer of the conversation
+        had before.
 
         >>> await client.conversations.publish_delta(conversation_id, "answer-7", 0, "The disk is ")
-        >>> await client.conversations.publish_delta(conversation_id, "answer-7", 12, "97 % full.", done=True)
+        >>> await client.conversations.publish_delta(
+        ...     conversation_id, "answer-7", 12, "97 % full.", done=True
+        ... )
         """
-        await self._invoker.run(calls.publish_delta(conversation_id, draft_id, offset, text, done), timeout)
+        await self._invoker.run(
+            calls.publish_delta(conversation_id, draft_id, offset, text, done), timeout
+        )
 
     async def switch(
         self,
@@ -221,7 +277,8 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> LoadedConversation:
-        """Leaves one conversation, which queues its abbreviation, and loads another. Either may be left out.
+        """Leave one conversation, which queues its abbreviation, and load another. Either may be
+        left out.
 
         >>> context = await client.conversations.switch(old.id, new.id)
         """
@@ -240,20 +297,29 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Names a conversation by hand, for good: nothing automatic renames it after that.
+        """Name a conversation by hand, for good: nothing automatic renames it after that.
 
-        `automatic` is for an import: it names it as the server itself does, with its topics. A name given by hand stands. `writer`
-        and `writer_model` then say who wrote the title, as in `NoteRecord`.
+        `automatic` is for an import: it names it as the server itself does, with its topics. A name
+        given by hand stands. `writer` and `writer_model` then say who wrote the title, as in
+        `NoteRecord`.
 
         >>> await client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        call = calls.rename(conversation_id, title, automatic, topics, writer, writer_model, request_id)
+        call = calls.rename(
+            conversation_id, title, automatic, topics, writer, writer_model, request_id
+        )
         return await self._invoker.run(call, timeout)
 
     async def set_model(
-        self, conversation_id: str, model: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        conversation_id: str,
+        model: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> Conversation:
-        """Sets the model that answers in a conversation. An empty one means the caller's default again.
+        """Set the model that answers in a conversation. An empty one means the caller's default
+        again.
 
         >>> await client.conversations.set_model(conversation_id, "haiku")
         """
@@ -268,7 +334,8 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Records that the agent's working context has `summary` in place of the turns up to `compressed_through`.
+        """Record that the agent's working context has `summary` in place of the turns up to
+        `compressed_through`.
 
         No message changes: `load` answers the summary and the turns after it.
 
@@ -289,15 +356,19 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Conversation:
-        """Records meeting notes that the caller wrote itself: entities, decisions, open questions, outcomes.
+        """Record meeting notes that the caller wrote itself: entities, decisions, open questions,
+        outcomes.
 
-        `topics` in kebab-case replace those it has. `writer` and `writer_model` are for an import: who wrote them, as in
-        `NoteRecord`.
+        `topics` in kebab-case replace those it has. `writer` and `writer_model` are for an import:
+        who wrote them, as in `NoteRecord`.
 
         >>> notes = "Decided: rotate the logs daily. Open: who watches the backup."
-        >>> await client.conversations.record_abbreviation(conversation_id, notes, topics=["logging", "backup"])
+        >>> topics = ["logging", "backup"]
+        >>> await client.conversations.record_abbreviation(conversation_id, notes, topics=topics)
         """
-        call = calls.record_abbreviation(conversation_id, text, topics, writer, writer_model, request_id)
+        call = calls.record_abbreviation(
+            conversation_id, text, topics, writer, writer_model, request_id
+        )
         return await self._invoker.run(call, timeout)
 
     async def regenerate_notes(
@@ -314,16 +385,27 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> RegeneratedNotes:
-        """Queues notes that the server wrote before to be written anew: of one conversation, or of all that match every filter.
+        """Queue notes that the server wrote before to be written anew: of one conversation, or of
+        all that match every filter.
 
-        `writers` chooses by who wrote the present ones: without it, any but `caller`. `all` is needed where no filter is given;
-        `dry_run` counts and queues nothing. Notes that a rule writes never replace those of a model or of a caller.
+        `writers` chooses by who wrote the present ones: without it, any but `caller`. `all` is
+        needed where no filter is given; `dry_run` counts and queues nothing. Notes that a rule
+        writes never replace those of a model or of a caller.
 
-        >>> answer = await client.conversations.regenerate_notes(writers=["extractive"], dry_run=True)
+        >>> writers = ["extractive"]
+        >>> answer = await client.conversations.regenerate_notes(writers=writers, dry_run=True)
         >>> print(answer.queued)
         """
         call = calls.regenerate_notes(
-            conversation_id, channels, topics, writers, updated_after, updated_before, all, dry_run, request_id
+            conversation_id,
+            channels,
+            topics,
+            writers,
+            updated_after,
+            updated_before,
+            all,
+            dry_run,
+            request_id,
         )
         return await self._invoker.run(call, timeout)
 
@@ -336,17 +418,24 @@ class Conversations:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> DeletionReceipt:
-        """Removes a conversation for good, its text from every file of the service, and says from where.
+        """Delete a conversation for good, its text from every file of the service, and return a
+        receipt.
 
-        `anchors` says what becomes of the anchors that came from it. Without, a conversation that has some is not deleted:
-        `FailedPrecondition`, with the reason `ANCHORS_PRESENT`. So is a pinned one, with the reason `CONVERSATION_PINNED`,
-        unless `force` says to delete it all the same.
+        `anchors` says what becomes of the anchors that came from it. Without, a conversation that
+        has some is not deleted: `FailedPrecondition`, with the reason `ANCHORS_PRESENT`. So is a
+        pinned one, with the reason `CONVERSATION_PINNED`, unless `force` says to delete it all the
+        same.
 
-        >>> receipt = await client.conversations.delete(conversation_id, anchors=AnchorDisposition.KEEP)
+        >>> keep = AnchorDisposition.KEEP
+        >>> receipt = await client.conversations.delete(conversation_id, anchors=keep)
         """
-        return await self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
+        return await self._invoker.run(
+            calls.delete(conversation_id, anchors, force, request_id), timeout
+        )
 
-    async def _all_pages(self, call: calls.ListCall | None, timeout: float | None) -> AsyncIterator[Conversation]:
+    async def _all_pages(
+        self, call: calls.ListCall | None, timeout: float | None
+    ) -> AsyncIterator[Conversation]:
         while call is not None:
             page = await self._invoker.run(call, timeout)
             for conversation in page:

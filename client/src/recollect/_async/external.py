@@ -20,9 +20,11 @@ from recollect._types.recall import DateRange
 
 
 class External:
-    """Exchanges with third parties, apart from all conversations: reads, trusts and answers them. Found at `client.external`.
+    """Exchanges with third parties, apart from all conversations: reads, trusts and answers them.
+    Found at `client.external`.
 
-    Arguments that are `None`, `timeout` and `request_id` mean what they mean in `client.conversations`.
+    Arguments that are `None`, `timeout` and `request_id` mean what they mean in
+    `client.conversations`.
     """
 
     def __init__(self, invoker: Invoker) -> None:
@@ -37,11 +39,13 @@ class External:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[ExternalCommunication]:
-        """All communications that match every filter, newest `update_time` first, fetched page by page as they are read.
+        """Iterate over all communications that match every filter, newest `update_time` first, page
+        by page.
 
         `party` is an address as it was normalised. `timeout` bounds each page.
 
-        >>> async for communication in client.external.list_communications(open_escalations_only=True):
+        >>> open_ones = client.external.list_communications(open_escalations_only=True)
+        >>> async for communication in open_ones:
         ...     print(communication.party, communication.open_escalations)
         """
         call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
@@ -57,7 +61,8 @@ class External:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> CommunicationPage:
-        """One page of `list_communications`: the first, or with `page_token` the one after another, with the same filters.
+        """Return one page of `list_communications`: the first, or with `page_token` the one after
+        another, with the same filters.
 
         >>> page = await client.external.list_communications_page(page_size=20)
         """
@@ -72,11 +77,14 @@ class External:
         page_token: str | None = None,
         timeout: float | None = None,
     ) -> LoadedCommunication:
-        """A communication with a page of its messages, newest first; with `page_token` the page of older ones.
+        """Return a communication with a page of its messages, newest first; with `page_token` the
+        page of older ones.
 
         >>> loaded = await client.external.get_communication(communication_id, page_size=20)
         """
-        return await self._invoker.run(calls.get_communication(communication_id, page_size, page_token), timeout)
+        return await self._invoker.run(
+            calls.get_communication(communication_id, page_size, page_token), timeout
+        )
 
     async def search_communications(
         self,
@@ -90,14 +98,17 @@ class External:
         communication_id: str | None = None,
         timeout: float | None = None,
     ) -> CommunicationSearch:
-        """Searches what third parties wrote and were told, by words. `client.recall.search` finds nothing of these.
+        """Search the messages of third parties and the replies to them, by words.
+        `client.recall.search` does not.
 
-        Every filter that is given must match. `party` is an address: in any usual form with `channel`, else as it was
-        normalised.
+        Every filter that is given must match. `party` is an address: in any usual form with
+        `channel`, else as it was normalised.
 
         >>> found = await client.external.search_communications("invoice", trust=Trust.KNOWN)
         """
-        call = calls.search_communications(query, limit, party, channel, trust, date_range, communication_id)
+        call = calls.search_communications(
+            query, limit, party, channel, trust, date_range, communication_id
+        )
         return await self._invoker.run(call, timeout)
 
     async def register_contact(
@@ -110,13 +121,16 @@ class External:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> ExternalCommunication:
-        """Sets how far a party is trusted that may not have written yet, so that its first message asks nobody.
+        """Set the trust of a party that may not have written yet, so that its first message asks
+        nobody.
 
         `scopes` as in `set_trust`. Where the party wrote before, it is `set_trust`.
 
         >>> await client.external.register_contact("email", "hanan@example.org", scopes=["billing"])
         """
-        return await self._invoker.run(calls.register_contact(channel, party, trust, scopes, request_id), timeout)
+        return await self._invoker.run(
+            calls.register_contact(channel, party, trust, scopes, request_id), timeout
+        )
 
     async def set_trust(
         self,
@@ -127,13 +141,16 @@ class External:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> ExternalCommunication:
-        """Sets how far a party is trusted. `scopes`, with `Trust.KNOWN` alone: what it may be answered about; none: anything.
+        """Set the trust of a party. `scopes`, with `Trust.KNOWN` alone, name the subjects it may be
+        answered about; none means any.
 
         To block a party resolves its open escalations, without an answer.
 
         >>> await client.external.set_trust(communication_id, Trust.KNOWN, scopes=["billing"])
         """
-        return await self._invoker.run(calls.set_trust(communication_id, trust, scopes, request_id), timeout)
+        return await self._invoker.run(
+            calls.set_trust(communication_id, trust, scopes, request_id), timeout
+        )
 
     async def record_reply(
         self,
@@ -144,15 +161,20 @@ class External:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> RecordedReply:
-        """Records a reply to a party. `PermissionDenied` is raised where its trust does not allow one: ask before sending.
+        """Record a reply to a party. `PermissionDenied` is raised where its trust does not allow
+        one: ask before sending.
 
-        A blocked party is never answered; an untrusted one when the owner answered an escalation and it wrote nothing
-        since; a known one about its scopes, of which `scope` names one. An untrusted one may besides have the
-        acknowledgement that `ReceivedExternal` offers, once until the owner answers.
+        A blocked party is never answered; an untrusted one when the owner answered an escalation
+        and it wrote nothing since; a known one about its scopes, of which `scope` names one. An
+        untrusted one may besides have the acknowledgement that `ReceivedExternal` offers, once
+        until the owner answers.
 
-        >>> await client.external.record_reply(communication_id, "The invoice is on its way.", scope="billing")
+        >>> text = "The invoice is on its way."
+        >>> await client.external.record_reply(communication_id, text, scope="billing")
         """
-        return await self._invoker.run(calls.record_reply(communication_id, text, scope, request_id), timeout)
+        return await self._invoker.run(
+            calls.record_reply(communication_id, text, scope, request_id), timeout
+        )
 
     def list_escalations(
         self,
@@ -162,7 +184,7 @@ class External:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[Escalation]:
-        """The questions that wait for the owner, oldest first, fetched page by page as they are read.
+        """Iterate over the questions that wait for the owner, oldest first, page by page.
 
         >>> async for escalation in client.external.list_escalations():
         ...     print(escalation.question)
@@ -179,7 +201,8 @@ class External:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> EscalationPage:
-        """One page of `list_escalations`: the first, or with `page_token` the one after another, with the same filters.
+        """Return one page of `list_escalations`: the first, or with `page_token` the one after
+        another, with the same filters.
 
         >>> page = await client.external.list_escalations_page(page_size=20)
         """
@@ -187,20 +210,30 @@ class External:
         return await self._invoker.run(call, timeout)
 
     async def resolve_escalation(
-        self, escalation_id: str, answer: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        escalation_id: str,
+        answer: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> Escalation:
-        """Records the owner's answer. The same answer again changes nothing; another one raises `FailedPrecondition`.
+        """Record the owner's answer. The same answer again changes nothing; another one raises
+        `FailedPrecondition`.
 
         >>> await client.external.resolve_escalation(escalation_id, "Yes, from June.")
         """
-        return await self._invoker.run(calls.resolve_escalation(escalation_id, answer, request_id), timeout)
+        return await self._invoker.run(
+            calls.resolve_escalation(escalation_id, answer, request_id), timeout
+        )
 
     def watch(self, *, cursor: str | None = None) -> Watch[CommunicationUpdate]:
-        """Live updates for a panel: first the newest communications, then every change, in order.
+        """Stream live updates for a panel: first the newest communications, then every change, in
+        order.
 
-        With `cursor` what came after it instead of the beginning. The connection is made again when it breaks, and nothing
-        is missed or repeated. Where the server cannot tell what was missed, a `CommunicationList` comes that is marked
-        `reset`: it replaces everything known. Of what a blocked party writes nothing is told.
+        With `cursor` what came after it instead of the beginning. The connection is made again when
+        it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed,
+        a `CommunicationList` comes that is marked `reset`: it replaces everything known. Of what a
+        blocked party writes nothing is told.
 
         >>> async for update in client.external.watch():
         ...     if isinstance(update.kind, CommunicationEscalated):
@@ -217,7 +250,9 @@ class External:
                 yield communication
             call = calls.next_communications(call, page)
 
-    async def _all_escalations(self, call: calls.EscalationsCall | None, timeout: float | None) -> AsyncIterator[Escalation]:
+    async def _all_escalations(
+        self, call: calls.EscalationsCall | None, timeout: float | None
+    ) -> AsyncIterator[Escalation]:
         while call is not None:
             page = await self._invoker.run(call, timeout)
             for escalation in page:

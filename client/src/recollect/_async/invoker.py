@@ -9,7 +9,9 @@ from recollect.errors import RecollectError
 
 
 class Invoker:
-    """A connection with the time-out and the retries of its calls. Tasks of one event loop may share one."""
+    """A connection with the time-out and the retries of its calls. Tasks of one event loop may
+    share one.
+    """
 
     def __init__(
         self,
@@ -26,12 +28,14 @@ class Invoker:
 
     @property
     def target(self) -> str:
-        """The server's address."""
+        """Return the server's address."""
         return self._connection.target
 
     async def run(self, call: Call[Request, Response, Answer], timeout: float | None) -> Answer:
         """Send the call, as often as its retries allow, and return the answer in plain types."""
-        attempts = Attempts(call, self._timeout if timeout is None else checked_timeout(timeout), self.retry)
+        attempts = Attempts(
+            call, self._timeout if timeout is None else checked_timeout(timeout), self.retry
+        )
         while True:
             outcome = await self._connection.send(call, attempts.time_left())
             if not isinstance(outcome, RecollectError):

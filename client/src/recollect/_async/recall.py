@@ -14,14 +14,21 @@ from recollect._types.context import (
     ContextFormat,
     TierTransitionPage,
 )
-from recollect._types.recall import DateRange, FetchedContext, RecentConversation, RecentOrder, SearchAnswer, TurnRange
+from recollect._types.recall import (
+    DateRange,
+    FetchedContext,
+    RecentConversation,
+    RecentOrder,
+    SearchAnswer,
+    TurnRange,
+)
 
 
 class Recall:
     """Finds conversations and messages again. Found at `client.recall`.
 
-    In all methods an argument that is `None` is left to the server's default, and `timeout` bounds the call in seconds,
-    retries included, instead of the client's own.
+    In all methods an argument that is `None` is left to the server's default, and `timeout` bounds
+    the call in seconds, retries included, instead of the client's own.
     """
 
     def __init__(self, invoker: Invoker) -> None:
@@ -41,17 +48,29 @@ class Recall:
         explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
-        """The conversations and the messages that fit a question best. Every filter that is given must match.
+        """Return the conversations and the messages that answer a question best. Every given filter
+        must match.
 
-        The query is data: no character in it is an operator. A date in it ("last week") makes what was said then count more.
-        `topics` and `participants` match any of those given. A score is the probability that the question is answered there or
-        further down; `min_score`, as 0.3, leaves out the rest.
+        The query is data: no character in it is an operator. A date in it ("last week") makes what
+        was said then count more. `topics` and `participants` match any of those given. A score is
+        the probability that the question is answered there or further down; `min_score`, as 0.3,
+        leaves out the rest.
 
-        >>> answer = await client.recall.search("when did the disk fill up?", channel="web", limit=5)
+        >>> answer = await client.recall.search("when did the disk fill up?", limit=5)
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.search(query, limit, channel, date_range, conversation_id, topics, participants, min_score, explain)
+        call = calls.search(
+            query,
+            limit,
+            channel,
+            date_range,
+            conversation_id,
+            topics,
+            participants,
+            min_score,
+            explain,
+        )
         return await self._invoker.run(call, timeout)
 
     async def fetch_context(
@@ -62,14 +81,18 @@ class Recall:
         after_sequence: int | None = None,
         timeout: float | None = None,
     ) -> FetchedContext:
-        """The turns around something that was found: those of `turn_range`, both ends included, else the last 10.
+        """Return the turns around a search result: those of `turn_range`, both ends included, else
+        the last 10.
 
-        Of very long ones an answer has the first messages, and `has_more`: the rest comes with the same turns and the last
-        `sequence` as `after_sequence`.
+        Of very long ones an answer has the first messages, and `has_more`: the rest comes with the
+        same turns and the last `sequence` as `after_sequence`.
 
-        >>> context = await client.recall.fetch_context(hit.conversation_id, (hit.turn_number - 1, hit.turn_number + 1))
+        >>> turns = (hit.turn_number - 1, hit.turn_number + 1)
+        >>> context = await client.recall.fetch_context(hit.conversation_id, turns)
         """
-        return await self._invoker.run(calls.fetch_context(conversation_id, turn_range, after_sequence), timeout)
+        return await self._invoker.run(
+            calls.fetch_context(conversation_id, turn_range, after_sequence), timeout
+        )
 
     async def recent(
         self,
@@ -81,7 +104,8 @@ class Recall:
         order: RecentOrder | None = None,
         timeout: float | None = None,
     ) -> tuple[RecentConversation, ...]:
-        """Conversations by time, for browsing: updated at or after `after` and before `before`, newest first.
+        """Return conversations by time, for browsing: updated at or after `after` and before
+        `before`, newest first.
 
         >>> for entry in await client.recall.recent(after=datetime.now(UTC) - timedelta(days=7)):
         ...     print(entry.conversation.abbreviation or entry.snippet)
@@ -99,30 +123,44 @@ class Recall:
         explain: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
-        """What an agent's model should see before it answers `message`: the newest turns, earlier ones, what fits from the past.
+        """Build the model's input for an answer to `message`: the newest turns, earlier ones, and
+        recalled ones as far as they fit.
 
-        A number as `budget` is the total in tokens. `format` says what `rendered` is. `include_group` adds what other members
-        wrote in the conversation's group, marked untrusted. `explain` names in `dropped` what else was near to the message and
-        scored too low to be recalled.
+        A number as `budget` is the total in tokens. `format` says what `rendered` is.
+        `include_group` adds what other members wrote in the conversation's group, marked untrusted.
+        `explain` names in `dropped` what else was near to the message and scored too low to be
+        recalled.
 
-        >>> context = await client.recall.build_context(conversation.id, question, format=ContextFormat.ANTHROPIC_MESSAGES)
+        >>> form = ContextFormat.ANTHROPIC_MESSAGES
+        >>> context = await client.recall.build_context(conversation.id, question, format=form)
         >>> messages = json.loads(context.rendered)
         """
         return await self._invoker.run(
-            context_calls.build_context(conversation_id, message, budget, format, include_group, explain), timeout
+            context_calls.build_context(
+                conversation_id, message, budget, format, include_group, explain
+            ),
+            timeout,
         )
 
     async def list_anchors(
-        self, key: str | None = None, *, include_superseded: bool = False, timeout: float | None = None
+        self,
+        key: str | None = None,
+        *,
+        include_superseded: bool = False,
+        timeout: float | None = None,
     ) -> tuple[Anchor, ...]:
-        """The anchors that hold, by key; on request those that they superseded too.
+        """Return the current anchors by key; on request the superseded ones too.
 
         >>> for anchor in await client.recall.list_anchors():
         ...     print(anchor.key, anchor.value)
         """
-        anchors, token = await self._invoker.run(context_calls.list_anchors(key, include_superseded, ""), timeout)
+        anchors, token = await self._invoker.run(
+            context_calls.list_anchors(key, include_superseded, ""), timeout
+        )
         while token:
-            more, token = await self._invoker.run(context_calls.list_anchors(key, include_superseded, token), timeout)
+            more, token = await self._invoker.run(
+                context_calls.list_anchors(key, include_superseded, token), timeout
+            )
             anchors += more
         return anchors
 
@@ -136,14 +174,20 @@ class Recall:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Anchor:
-        """Sets an anchor: a lasting fact about the user. A value that the key had before is superseded and remembered.
+        """Set an anchor: a lasting fact about the user. An earlier value of the key is superseded
+        and remembered.
 
-        >>> anchor = await client.recall.set_anchor("name", "Alex", source=(message_conversation_id, message.sequence))
+        >>> source = (conversation_id, message.sequence)
+        >>> anchor = await client.recall.set_anchor("name", "Alex", source=source)
         """
-        return await self._invoker.run(context_calls.set_anchor(key, value, confidence, source, request_id), timeout)
+        return await self._invoker.run(
+            context_calls.set_anchor(key, value, confidence, source, request_id), timeout
+        )
 
-    async def delete_anchor(self, key: str, *, request_id: str | None = None, timeout: float | None = None) -> tuple[Anchor, ...]:
-        """Forgets an anchor with all that it superseded, for good. Returns what was forgotten.
+    async def delete_anchor(
+        self, key: str, *, request_id: str | None = None, timeout: float | None = None
+    ) -> tuple[Anchor, ...]:
+        """Delete an anchor with all values that it superseded, for good, and return them.
 
         >>> forgotten = await client.recall.delete_anchor("name")
         """
@@ -157,8 +201,10 @@ class Recall:
         page_token: str | None = None,
         timeout: float | None = None,
     ) -> TierTransitionPage:
-        """The moves of conversations between hot, warm and cold, newest first: one page.
+        """Return one page of the moves of conversations between hot, warm and cold, newest first.
 
         >>> page = await client.recall.list_tier_transitions(conversation.id)
         """
-        return await self._invoker.run(context_calls.list_tier_transitions(conversation_id, page_size, page_token), timeout)
+        return await self._invoker.run(
+            context_calls.list_tier_transitions(conversation_id, page_size, page_token), timeout
+        )

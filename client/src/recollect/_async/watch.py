@@ -27,11 +27,14 @@ class Watch(AsyncIterator[Item]):
 
     @property
     def cursor(self) -> str:
-        """The position after the newest yielded update. Another `watch` with it goes on there."""
+        """Return the position after the newest yielded update. Another `watch` with it goes on
+        there.
+        """
         return self._watching.cursor
 
     def close(self) -> Awaitable[None]:
-        """End the watch, also for a caller that waits for its next update. Closing again does nothing.
+        """End the watch, also for a caller that waits for its next update. Closing again does
+        nothing.
 
         >>> await watch.close()
         """

@@ -14,7 +14,9 @@ from recollect.errors import Cancelled, ClientClosed, RecollectError
 
 
 class Connection:
-    """A gRPC channel, opened by the first call because it belongs to the event loop of that call."""
+    """A gRPC channel, opened by the first call because it belongs to the event loop of that
+    call.
+    """
 
     def __init__(self, target: str, token: str | None) -> None:
         self.target = channel.checked_target(target)
@@ -23,7 +25,9 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
 
-    async def send(self, call: Call[Request, Response, Answer], timeout: float) -> Response | RecollectError:
+    async def send(
+        self, call: Call[Request, Response, Answer], timeout: float
+    ) -> Response | RecollectError:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -59,7 +63,9 @@ class Connection:
             self._channel = grpc.aio.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
         return self._channel
 
-    def _method(self, method: Method[Request, Response]) -> "grpc.aio.UnaryUnaryMultiCallable[Request, Response]":
+    def _method(
+        self, method: Method[Request, Response]
+    ) -> "grpc.aio.UnaryUnaryMultiCallable[Request, Response]":
         if method.path not in self._methods:
             opened = self._connected().unary_unary(method.path, method.serialize, method.parse)
             self._methods[method.path] = opened

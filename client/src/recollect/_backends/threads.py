@@ -21,7 +21,9 @@ class Connection:
         self._channel = grpc.insecure_channel(self.target, channel.CHANNEL_OPTIONS)
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
 
-    def send(self, call: Call[Request, Response, Answer], timeout: float) -> Response | RecollectError:
+    def send(
+        self, call: Call[Request, Response, Answer], timeout: float
+    ) -> Response | RecollectError:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -30,7 +32,9 @@ class Connection:
             return method(call.request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             outcome = failure(error)
-        except ValueError as error:  # raised by grpc where another thread has just closed the channel
+        except (
+            ValueError
+        ) as error:  # raised by grpc where another thread has just closed the channel
             outcome = RecollectError(str(error))
         return ClientClosed("this client was closed during the call") if self._closed else outcome
 
@@ -49,7 +53,9 @@ class Connection:
         self._closed = True
         self._channel.close()
 
-    def _method(self, method: Method[Request, Response]) -> "grpc.UnaryUnaryMultiCallable[Request, Response]":
+    def _method(
+        self, method: Method[Request, Response]
+    ) -> "grpc.UnaryUnaryMultiCallable[Request, Response]":
         if method.path not in self._methods:
             opened = self._channel.unary_unary(method.path, method.serialize, method.parse)
             self._methods[method.path] = opened

@@ -1,11 +1,11 @@
-"""How the client connects: target, options, and the token that goes with every call."""
+"""The connection's parts: target, options, and the token that goes with every call."""
 
 import re
 
 from recollect._shared.fill import invalid
 
 ADDRESS = "RECOLLECT_ADDRESS"
-"""What the commands read in the environment: the server's address."""
+"""The environment variable with the server's address, which the commands read."""
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 30.0
 
@@ -17,7 +17,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # A server that restarts is back within a second; gRPC's own pauses (1 s, growing to 2 min) would hide it.
+    # A server that restarts is back within a second; gRPC's own pauses (1 s, growing to 2 min)
+    # would hide it.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -38,13 +39,18 @@ _MAX_SOCKET_PATH = 107
 
 
 def checked_target(target: str) -> str:
-    """Return the target if it is `HOST:PORT`, `unix:PATH` or another address that gRPC knows; else raise InvalidArgument.
+    """Return the target if it is `HOST:PORT`, `unix:PATH` or another address that gRPC knows; else
+    raise InvalidArgument.
 
     gRPC itself takes a port beyond 65535 modulo 65536, and so reaches another server.
     """
     problem = _problem_of(target)
     if problem:
-        raise invalid("target", f"{problem}: give an address such as {DEFAULT_TARGET} or unix:PATH, not {target!a:.200}")
+        raise invalid(
+            "target",
+            f"{problem}: give an address such as {DEFAULT_TARGET} or unix:PATH, not"
+            f" {target!a:.200}",
+        )
     return target
 
 
@@ -87,7 +93,7 @@ def _problem_of_address(address: str) -> str:
 
 
 def call_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """The metadata of every call. The token never appears in an error's text."""
+    """Return the metadata of every call. The token never appears in an error's text."""
     if token is None:
         return ()
     if not token or not all("!" <= character <= "~" for character in token):

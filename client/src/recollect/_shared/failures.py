@@ -56,10 +56,12 @@ BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
 
 
 def failure(error: grpc.RpcError) -> RecollectError:
-    """The exception that a user gets for an error of grpc or grpc.aio."""
+    """Return the exception for an error of grpc or grpc.aio."""
     code = error.code()
     details = Details()
-    trailers: Iterable[Any] = error.trailing_metadata() or ()  # pairs in both, whatever the stubs say
+    trailers: Iterable[Any] = (
+        error.trailing_metadata() or ()
+    )  # pairs in both, whatever the stubs say
     for key, value in trailers:
         if key == DETAILS_KEY and isinstance(value, bytes):
             details = read_details(value)

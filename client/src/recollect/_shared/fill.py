@@ -20,7 +20,7 @@ Filled = TypeVar("Filled", bound=Message)
 
 
 def invalid(field: str, description: str) -> InvalidArgument:
-    """The exception for a field that cannot be sent."""
+    """Return the exception for a field that cannot be sent."""
     return InvalidArgument(
         f"{field}: {description}",
         code="INVALID_ARGUMENT",
@@ -30,10 +30,11 @@ def invalid(field: str, description: str) -> InvalidArgument:
 
 
 def fill(message: Filled, path: str = "", /, **fields: object) -> Filled:
-    """Sets fields of `message`, which stands at `path` in the request, and returns it. `None` leaves a field unset.
+    """Set fields of `message`, which stands at `path` in the request, and return it. `None` leaves
+    a field unset.
 
-    A datetime becomes a Timestamp, a dict a Struct, any iterable a repeated field. What protobuf refuses is raised as
-    InvalidArgument with the field's path.
+    A datetime becomes a Timestamp, a dict a Struct, any iterable a repeated field. What protobuf
+    refuses is raised as InvalidArgument with the field's path.
     """
     for name, value in fields.items():
         if value is None:
@@ -56,7 +57,9 @@ def fill(message: Filled, path: str = "", /, **fields: object) -> Filled:
 
 
 def timestamp(moment: datetime, field: str) -> Timestamp:
-    """The moment as protobuf has it. A datetime without a time zone is refused: it names no moment."""
+    """Return a time as protobuf has it. A datetime without a time zone is refused: it names no
+    moment.
+    """
     if moment.utcoffset() is None:
         raise invalid(field, f"{moment!r} has no time zone; give it one, as in datetime.now(UTC)")
     result = Timestamp()
@@ -69,7 +72,10 @@ def _guarded(field: str, set_value: object, *arguments: object) -> None:
         set_value(*arguments)  # type: ignore[operator]
     except UnicodeEncodeError as error:
         character = ord(error.object[error.start])
-        description = f"holds half a character (the lone surrogate U+{character:04X}), which UTF-8 cannot carry"
+        description = (
+            f"holds half a character (the lone surrogate U+{character:04X}), which"
+            " UTF-8 cannot carry"
+        )
         raise invalid(field, description) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise invalid(field, f"cannot be {_shown(arguments[-1])}: {error}") from None

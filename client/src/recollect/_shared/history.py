@@ -1,4 +1,6 @@
-"""All messages of a conversation, in pages of whole turns, before anybody has decided how to ask for one."""
+"""All messages of a conversation, in pages of whole turns, before anybody has decided how to ask
+for one.
+"""
 
 from recollect._types.conversation import Conversation, LoadedConversation
 from recollect._types.message import Message
@@ -8,22 +10,25 @@ MAX_TOKENS = 2_000_000  # about 8 MB of text
 
 
 class History:
-    """Reads a conversation from its end to its beginning: ask with `before_turn`, `before_sequence` and `max_turns` while `more` is
-    true.
+    """Reads a conversation from its end to its beginning: ask with `before_turn`, `before_sequence`
+    and `max_turns` while `more` is true.
 
-    Thinking and metadata do not count as tokens, so that a page may be too large to receive: say so with `too_large`.
+    Thinking and metadata do not count as tokens, so that a page may be too large to receive: say so
+    with `too_large`.
     """
 
     def __init__(self, conversation: Conversation) -> None:
         self.before_turn = conversation.turn_count + 1
-        self.before_sequence: int | None = None  # within a turn that is larger than an answer may be
+        self.before_sequence: int | None = (
+            None  # within a turn that is larger than an answer may be
+        )
         self.max_turns = MAX_TURNS
         self.more = conversation.message_count > 0
         self.damaged_lines = 0
         self._pages: list[tuple[Message, ...]] = []
 
     def received(self, page: LoadedConversation) -> None:
-        """One page."""
+        """Add a page that was received."""
         self.damaged_lines += page.damaged_lines
         self.before_sequence = page.cut_before_sequence or None
         if page.cut_before_sequence:
@@ -37,7 +42,9 @@ class History:
         self.more = page.has_more and (self.before_turn > 1 or self.before_sequence is not None)
 
     def too_large(self) -> bool:
-        """The last page could not be received. False if there is no smaller one to ask for."""
+        """Ask for smaller pages, because the last one was too large to receive. Return False if
+        there are none.
+        """
         if self.max_turns == 1:
             return False
         self.max_turns = max(1, self.max_turns // 4)
@@ -45,5 +52,5 @@ class History:
 
     @property
     def messages(self) -> list[Message]:
-        """What was received, oldest first."""
+        """Return the received messages, oldest first."""
         return [message for page in reversed(self._pages) for message in page]

@@ -7,10 +7,11 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:
-    """`2026-02-14`, `2026-02-14T09:00` or `2026-02-14T09:00:00Z` as a time; without a zone of its own it is in `zone`.
+    """Parse `2026-02-14`, `2026-02-14T09:00` or `2026-02-14T09:00:00Z`; a time without a zone of
+    its own is in `zone`.
 
-    A plain date is the beginning of that day, or, where it `ends` a span, the beginning of the next: the day belongs to the
-    span. Raises ValueError.
+    A plain date is the beginning of that day, or, where it `ends` a span, the beginning of the
+    next: the day belongs to the span. Raises ValueError.
     """
     text = text.strip()
     try:
@@ -18,5 +19,7 @@ def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:
         if ends and _DATE.fullmatch(text):
             found += timedelta(days=1)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no date such as 2026-02-14, nor a time such as 2026-02-14T09:00:00Z") from None
+        raise ValueError(
+            f"{text!r} is no date such as 2026-02-14, nor a time such as 2026-02-14T09:00:00Z"
+        ) from None
     return found if found.tzinfo else found.replace(tzinfo=zone)

@@ -1,4 +1,4 @@
-"""What a user holds, as JSON can hold it: names in camelCase as in a transcript, times in UTC to the millisecond."""
+"""Data classes as JSON: names in camelCase as in a transcript, times in UTC to the millisecond."""
 
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -8,19 +8,25 @@ _EMPTY: tuple[Any, ...] = (None, "", (), {})
 
 
 def plain(it: Any) -> dict[str, Any]:
-    """A data class of this package as a JSON object. What is unset in it is left out; in what it holds nothing is."""
-    return {name: value for name, value in _value(it).items() if value not in _EMPTY and value != []}
+    """Return a data class of this package as a JSON object, without its unset fields. Nested values
+    keep theirs.
+    """
+    return {
+        name: value for name, value in _value(it).items() if value not in _EMPTY and value != []
+    }
 
 
 def time_text(moment: datetime) -> str:
-    """A time as `2026-02-14T09:00:00.000Z`. A datetime without a time zone is a programmer's error: ValueError."""
+    """Return a time as `2026-02-14T09:00:00.000Z`. Raises ValueError for a datetime without a time
+    zone.
+    """
     if moment.utcoffset() is None:
         raise ValueError(f"{moment!r} has no time zone")
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def camel(name: str) -> str:
-    """`turn_number` as `turnNumber`."""
+    """Return `turn_number` as `turnNumber`."""
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))
 

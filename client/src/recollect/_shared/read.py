@@ -10,7 +10,13 @@ from recollect._types import conversation as conversations
 from recollect._types import message as messages
 from recollect._types import recall
 from recollect.errors import InternalError
-from recollect.v1 import conversation_pb2, conversation_service_pb2, message_pb2, recall_pb2, recall_service_pb2
+from recollect.v1 import (
+    conversation_pb2,
+    conversation_service_pb2,
+    message_pb2,
+    recall_pb2,
+    recall_service_pb2,
+)
 
 ROLES = {
     message_pb2.ROLE_USER: messages.Role.USER,
@@ -20,12 +26,12 @@ ROLES = {
 
 
 def moment(value: Timestamp) -> datetime:
-    """A time of the contract, in UTC."""
+    """Return a time of the contract, in UTC."""
     return value.ToDatetime(tzinfo=UTC)
 
 
 def message(it: message_pb2.Message) -> messages.Message:
-    """A message as stored."""
+    """Return a stored message."""
     return messages.Message(
         role=_role(it.role),
         content=it.content,
@@ -36,9 +42,14 @@ def message(it: message_pb2.Message) -> messages.Message:
         channel=it.channel,
         sender=it.sender,
         sender_name=it.sender_name,
-        tool_calls=tuple(messages.ToolCall(call.id, call.name, call.arguments) for call in it.tool_calls),
+        tool_calls=tuple(
+            messages.ToolCall(call.id, call.name, call.arguments) for call in it.tool_calls
+        ),
         tool_call_id=it.tool_call_id,
-        attachments=tuple(messages.Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
+        attachments=tuple(
+            messages.Attachment(file.media_type, file.uri, file.bytes_length)
+            for file in it.attachments
+        ),
         metadata=_struct(it.metadata),
         sequence=it.sequence,
         turn_number=it.turn_number,
@@ -46,7 +57,7 @@ def message(it: message_pb2.Message) -> messages.Message:
 
 
 def conversation(it: conversation_pb2.Conversation) -> conversations.Conversation:
-    """A conversation, without its messages."""
+    """Return a conversation, without its messages."""
     return conversations.Conversation(
         id=it.id,
         channel=it.channel,
@@ -69,13 +80,15 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
     )
 
 
-def regenerated(it: conversation_service_pb2.RegenerateNotesResponse) -> conversations.RegeneratedNotes:
-    """The answer to RegenerateNotes."""
+def regenerated(
+    it: conversation_service_pb2.RegenerateNotesResponse,
+) -> conversations.RegeneratedNotes:
+    """Return the answer to RegenerateNotes."""
     return conversations.RegeneratedNotes(queued=it.queued, kept=it.kept)
 
 
 def conversation_page(it: conversation_service_pb2.ListResponse) -> conversations.ConversationPage:
-    """The answer to List."""
+    """Return the answer to List."""
     return conversations.ConversationPage(
         conversations=tuple(map(conversation, it.conversations)), next_page_token=it.next_page_token
     )
@@ -84,7 +97,7 @@ def conversation_page(it: conversation_service_pb2.ListResponse) -> conversation
 def loaded(
     it: conversation_service_pb2.LoadResponse | conversation_service_pb2.SwitchResponse,
 ) -> conversations.LoadedConversation:
-    """The answer to Load, and to Switch."""
+    """Return the answer to Load, and to Switch."""
     return conversations.LoadedConversation(
         conversation=conversation(it.conversation) if it.HasField("conversation") else None,
         messages=tuple(map(message, it.messages)),
@@ -96,7 +109,7 @@ def loaded(
 
 
 def appended(it: conversation_service_pb2.AppendTurnResponse) -> conversations.AppendedTurn:
-    """The answer to AppendTurn."""
+    """Return the answer to AppendTurn."""
     return conversations.AppendedTurn(
         conversation=conversation(it.conversation),
         messages=tuple(map(message, it.messages)),
@@ -107,7 +120,7 @@ def appended(it: conversation_service_pb2.AppendTurnResponse) -> conversations.A
 
 
 def receipt(it: conversation_service_pb2.DeleteResponse) -> conversations.DeletionReceipt:
-    """The answer to Delete."""
+    """Return the answer to Delete."""
     return conversations.DeletionReceipt(
         conversation_id=it.conversation_id,
         removed=tuple(conversations.RemovedFrom(entry.place, entry.count) for entry in it.removed),
@@ -116,19 +129,21 @@ def receipt(it: conversation_service_pb2.DeleteResponse) -> conversations.Deleti
 
 
 def search_answer(it: recall_service_pb2.SearchResponse) -> recall.SearchAnswer:
-    """The answer to Search."""
+    """Return the answer to Search."""
     return recall.SearchAnswer(
         results=tuple(map(_search_result, it.results)),
         hits=tuple(map(_search_hit, it.hits)),
         total_matches=it.total_matches,
         legs_run=tuple(it.legs_run),
-        degraded=tuple(recall.DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded),
+        degraded=tuple(
+            recall.DegradedLeg(leg=entry.leg, reason=entry.reason) for entry in it.degraded
+        ),
         has_more=it.has_more,
     )
 
 
 def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.FetchedContext:
-    """The answer to FetchContext."""
+    """Return the answer to FetchContext."""
     return recall.FetchedContext(
         conversation_id=it.conversation_id,
         conversation_name=it.conversation_name,
@@ -141,9 +156,11 @@ def fetched_context(it: recall_service_pb2.FetchContextResponse) -> recall.Fetch
 
 
 def recent(it: recall_service_pb2.RecentResponse) -> tuple[recall.RecentConversation, ...]:
-    """The answer to Recent."""
+    """Return the answer to Recent."""
     return tuple(
-        recall.RecentConversation(conversation=conversation(entry.conversation), snippet=entry.snippet)
+        recall.RecentConversation(
+            conversation=conversation(entry.conversation), snippet=entry.snippet
+        )
         for entry in it.conversations
     )
 
@@ -154,7 +171,9 @@ def _search_result(it: recall_pb2.SearchResult) -> recall.SearchResult:
         conversation_name=it.conversation_name,
         channel=it.channel,
         snippet=it.snippet,
-        turn_range=recall.TurnRange(it.turn_range.first, it.turn_range.last) if it.HasField("turn_range") else None,
+        turn_range=recall.TurnRange(it.turn_range.first, it.turn_range.last)
+        if it.HasField("turn_range")
+        else None,
         matched_turns=tuple(it.matched_turns),
         date=moment(it.date),
         score=it.score,
@@ -186,7 +205,9 @@ def _role(number: message_pb2.Role.ValueType) -> messages.Role:
     try:
         return ROLES[number]
     except KeyError:
-        raise InternalError(f"the server answered role {number}, which this client is too old to know") from None
+        raise InternalError(
+            f"the server answered role {number}, which this client is too old to know"
+        ) from None
 
 
 def _usage(it: message_pb2.Usage) -> messages.Usage:

@@ -7,8 +7,10 @@ from recollect.v1 import channel_pb2, channel_service_pb2
 
 
 def received(it: channel_service_pb2.ReceiveResponse) -> channel.Received:
-    """The answer to Receive."""
-    outcome: channel.StoredInConversation | channel.CommandReply | channel.ReceivedExternal | None = None
+    """Return the answer to Receive."""
+    outcome: (
+        channel.StoredInConversation | channel.CommandReply | channel.ReceivedExternal | None
+    ) = None
     match it.WhichOneof("outcome"):
         case "conversation":
             outcome = channel.StoredInConversation(
@@ -16,26 +18,29 @@ def received(it: channel_service_pb2.ReceiveResponse) -> channel.Received:
                 messages=tuple(map(message, it.conversation.messages)),
             )
         case "command_reply":
-            outcome = channel.CommandReply(text=it.command_reply.text, conversation=conversation(it.command_reply.conversation))
+            outcome = channel.CommandReply(
+                text=it.command_reply.text, conversation=conversation(it.command_reply.conversation)
+            )
         case "external":
             outcome = _external(it.external)
     return channel.Received(outcome=outcome, duplicate=it.duplicate)
 
 
 def command_reply(it: channel_service_pb2.RunCommandResponse) -> channel.CommandReply:
-    """The answer to RunCommand."""
+    """Return the answer to RunCommand."""
     return channel.CommandReply(text=it.reply, conversation=conversation(it.conversation))
 
 
 def identity(it: channel_pb2.OwnerIdentity) -> channel.OwnerIdentity:
-    """An address of an owner."""
+    """Return an address of an owner."""
     return channel.OwnerIdentity(it.channel, it.identity, it.person)
 
 
 def identities(
-    it: channel_service_pb2.ListOwnerIdentitiesResponse | channel_service_pb2.LinkIdentitiesResponse,
+    it: channel_service_pb2.ListOwnerIdentitiesResponse
+    | channel_service_pb2.LinkIdentitiesResponse,
 ) -> tuple[channel.OwnerIdentity, ...]:
-    """Several."""
+    """Return addresses of owners."""
     return tuple(map(identity, it.identities))
 
 

@@ -15,7 +15,7 @@ TIERS = {
 
 
 def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
-    """The answer to BuildContext."""
+    """Return the answer to BuildContext."""
     return types.BuiltContext(
         hot=tuple(map(_packed, it.hot)),
         warm=tuple(map(_packed, it.warm)),
@@ -63,12 +63,14 @@ def built(it: recall_service_pb2.BuildContextResponse) -> types.BuiltContext:
 
 
 def anchor(it: anchor_pb2.Anchor) -> types.Anchor:
-    """An anchor."""
+    """Return an anchor."""
     return types.Anchor(
         key=it.key,
         value=it.value,
         confidence=it.confidence,
-        source=types.AnchorSource(it.source.conversation_id, it.source.sequence) if it.HasField("source") else None,
+        source=types.AnchorSource(it.source.conversation_id, it.source.sequence)
+        if it.HasField("source")
+        else None,
         create_time=moment(it.create_time),
         superseded_time=moment(it.superseded_time) if it.HasField("superseded_time") else None,
         supersedes=it.supersedes,
@@ -76,7 +78,7 @@ def anchor(it: anchor_pb2.Anchor) -> types.Anchor:
 
 
 def transition_page(it: recall_service_pb2.ListTierTransitionsResponse) -> types.TierTransitionPage:
-    """The answer to ListTierTransitions."""
+    """Return the answer to ListTierTransitions."""
     return types.TierTransitionPage(
         transitions=tuple(
             types.TierTransition(
@@ -105,7 +107,9 @@ def _packed(it: context_pb2.ContextMessage) -> types.ContextMessage:
 
 
 def _source(it: context_pb2.RecalledSource) -> types.RecalledSource:
-    turns = TurnRange(it.turn_range.first, it.turn_range.last) if it.HasField("turn_range") else None
+    turns = (
+        TurnRange(it.turn_range.first, it.turn_range.last) if it.HasField("turn_range") else None
+    )
     return types.RecalledSource(
         conversation_id=it.conversation_id,
         title=it.title,
@@ -125,4 +129,6 @@ def _tier(number: context_pb2.ContextTier.ValueType) -> types.ContextTier:
     try:
         return TIERS[number]
     except KeyError:
-        raise InternalError(f"the server answered tier {number}, which this client is too old to know") from None
+        raise InternalError(
+            f"the server answered tier {number}, which this client is too old to know"
+        ) from None

@@ -12,11 +12,14 @@ TRUSTS = {
     pb.TRUST_KNOWN: types.Trust.KNOWN,
     pb.TRUST_BLOCKED: types.Trust.BLOCKED,
 }
-_DIRECTIONS = {pb.DIRECTION_INBOUND: types.Direction.INBOUND, pb.DIRECTION_OUTBOUND: types.Direction.OUTBOUND}
+_DIRECTIONS = {
+    pb.DIRECTION_INBOUND: types.Direction.INBOUND,
+    pb.DIRECTION_OUTBOUND: types.Direction.OUTBOUND,
+}
 
 
 def communication(it: pb.ExternalCommunication) -> types.ExternalCommunication:
-    """A communication."""
+    """Return a communication."""
     return types.ExternalCommunication(
         id=it.id,
         channel=it.channel,
@@ -34,7 +37,7 @@ def communication(it: pb.ExternalCommunication) -> types.ExternalCommunication:
 
 
 def trust(it: pb.Trust.ValueType) -> types.Trust:
-    """A trust."""
+    """Return a level of trust."""
     known = TRUSTS.get(it)
     if known is None:
         raise InternalError(f"the server answered a trust that this client does not know: {it}")
@@ -42,13 +45,15 @@ def trust(it: pb.Trust.ValueType) -> types.Trust:
 
 
 def message(it: pb.ExternalMessage) -> types.ExternalMessage:
-    """A message as stored."""
+    """Return a stored message."""
     return types.ExternalMessage(
         sequence=it.sequence,
         direction=_direction(it.direction),
         text=it.text,
         timestamp=moment(it.timestamp),
-        attachments=tuple(Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments),
+        attachments=tuple(
+            Attachment(file.media_type, file.uri, file.bytes_length) for file in it.attachments
+        ),
         provider_message_id=it.provider_message_id,
         scope=it.scope,
         sender_name=it.sender_name,
@@ -60,8 +65,10 @@ def message(it: pb.ExternalMessage) -> types.ExternalMessage:
 
 
 def search(it: api.SearchCommunicationsResponse) -> types.CommunicationSearch:
-    """The answer to SearchCommunications."""
-    return types.CommunicationSearch(matches=tuple(map(_match, it.matches)), total_matches=it.total_matches)
+    """Return the answer to SearchCommunications."""
+    return types.CommunicationSearch(
+        matches=tuple(map(_match, it.matches)), total_matches=it.total_matches
+    )
 
 
 def _match(it: pb.CommunicationMatch) -> types.CommunicationMatch:
@@ -77,7 +84,10 @@ def _match(it: pb.CommunicationMatch) -> types.CommunicationMatch:
 
 def _headers(it: pb.EmailHeaders) -> types.EmailHeaders:
     return types.EmailHeaders(
-        message_id=it.message_id, in_reply_to=it.in_reply_to, references=tuple(it.references), subject=it.subject
+        message_id=it.message_id,
+        in_reply_to=it.in_reply_to,
+        references=tuple(it.references),
+        subject=it.subject,
     )
 
 
@@ -89,7 +99,7 @@ def _direction(it: pb.Direction.ValueType) -> types.Direction:
 
 
 def escalation(it: pb.Escalation) -> types.Escalation:
-    """An escalation."""
+    """Return an escalation."""
     return types.Escalation(
         id=it.id,
         communication_id=it.communication_id,
@@ -102,17 +112,22 @@ def escalation(it: pb.Escalation) -> types.Escalation:
 
 
 def communication_page(it: api.ListCommunicationsResponse) -> types.CommunicationPage:
-    """A page of communications."""
-    return types.CommunicationPage(communications=tuple(map(communication, it.communications)), next_page_token=it.next_page_token)
+    """Return a page of communications."""
+    return types.CommunicationPage(
+        communications=tuple(map(communication, it.communications)),
+        next_page_token=it.next_page_token,
+    )
 
 
 def escalation_page(it: api.ListEscalationsResponse) -> types.EscalationPage:
-    """A page of escalations."""
-    return types.EscalationPage(escalations=tuple(map(escalation, it.escalations)), next_page_token=it.next_page_token)
+    """Return a page of escalations."""
+    return types.EscalationPage(
+        escalations=tuple(map(escalation, it.escalations)), next_page_token=it.next_page_token
+    )
 
 
 def loaded_communication(it: api.GetCommunicationResponse) -> types.LoadedCommunication:
-    """A communication with a page of its messages."""
+    """Return a communication with a page of its messages."""
     return types.LoadedCommunication(
         communication=communication(it.communication),
         messages=tuple(map(message, it.messages)),
@@ -121,12 +136,18 @@ def loaded_communication(it: api.GetCommunicationResponse) -> types.LoadedCommun
 
 
 def recorded_reply(it: api.RecordReplyResponse) -> types.RecordedReply:
-    """A reply as stored."""
-    return types.RecordedReply(communication=communication(it.communication), message=message(it.message))
+    """Return a stored reply."""
+    return types.RecordedReply(
+        communication=communication(it.communication), message=message(it.message)
+    )
 
 
-def updates(it: api.StreamCommunicationUpdatesResponse) -> list[tuple[str, types.CommunicationUpdate | None]]:
-    """The updates of one element of a stream, each with its cursor; None for what nobody but the cursor needs."""
+def updates(
+    it: api.StreamCommunicationUpdatesResponse,
+) -> list[tuple[str, types.CommunicationUpdate | None]]:
+    """Return the updates of one element of a stream, each with its cursor; None stands for one that
+    carries a cursor alone.
+    """
     return [(it.update.cursor, _update(it.update))]
 
 
@@ -135,16 +156,28 @@ def _update(it: pb.CommunicationUpdate) -> types.CommunicationUpdate | None:
     if kind is None:
         return None
     return types.CommunicationUpdate(
-        cursor=it.cursor, communication_id=it.communication_id, time=moment(it.time), reset=it.reset, kind=kind
+        cursor=it.cursor,
+        communication_id=it.communication_id,
+        time=moment(it.time),
+        reset=it.reset,
+        kind=kind,
     )
 
 
 def _kind(
     it: pb.CommunicationUpdate,
-) -> types.CommunicationList | types.CommunicationMessage | types.CommunicationChanged | types.CommunicationEscalated | None:
+) -> (
+    types.CommunicationList
+    | types.CommunicationMessage
+    | types.CommunicationChanged
+    | types.CommunicationEscalated
+    | None
+):
     match it.WhichOneof("kind"):
         case "communication_list":
-            return types.CommunicationList(communications=tuple(map(communication, it.communication_list.communications)))
+            return types.CommunicationList(
+                communications=tuple(map(communication, it.communication_list.communications))
+            )
         case "communication_message":
             told = it.communication_message
             return types.CommunicationMessage(
@@ -152,8 +185,12 @@ def _kind(
                 message=message(told.message) if told.HasField("message") else None,
             )
         case "communication_changed":
-            return types.CommunicationChanged(communication=communication(it.communication_changed.communication))
+            return types.CommunicationChanged(
+                communication=communication(it.communication_changed.communication)
+            )
         case "communication_escalated":
-            return types.CommunicationEscalated(escalation=escalation(it.communication_escalated.escalation))
+            return types.CommunicationEscalated(
+                escalation=escalation(it.communication_escalated.escalation)
+            )
         case _:
             return None

@@ -1,4 +1,4 @@
-"""When a call that failed is sent again, and after how long."""
+"""Retries: which failed calls are sent again, and after how long."""
 
 import math
 import random
@@ -14,38 +14,46 @@ from recollect.errors import RecollectError
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
 MAX_TIMEOUT = 100_000_000
-"""Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at once."""
+"""Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at
+once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed call is tried, and how long to wait in between: exponential back-off with full jitter.
+    """The number of attempts of a failed call and the waits between them: exponential back-off with
+    full jitter.
 
-    Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`; and only where the
-    server was unavailable or dropped the call. The time-out bounds the call as a whole, whatever the number of attempts.
+    Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
+    and only where the server was unavailable or dropped the call. The time-out bounds the call as a
+    whole, whatever the number of attempts.
 
     >>> Client(retry=RetryPolicy(max_attempts=10))
     """
 
     max_attempts: int = 6
-    """How often a call is sent at the most, the first time included. 1 never repeats."""
+    """The most times a call is sent, the first time included. 1 never repeats."""
     initial_delay: float = 0.1
     """The longest wait, in seconds, before the second attempt."""
     multiplier: float = 2.0
-    """How many times longer each wait may be than the one before."""
+    """The factor by which each wait may be longer than the one before."""
     max_delay: float = 5.0
     """No wait is longer than this many seconds, unless the server asks for it."""
     random: Callable[[], float] = random.random
-    """Where the jitter comes from: a number from 0 to 1. A wait is that part of the longest wait."""
+    """The source of the jitter: a number from 0 to 1. A wait is that part of the longest wait."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
             raise invalid("max_attempts", "is at least 1")
         if self.initial_delay < 0 or self.max_delay < 0 or self.multiplier < 1:
-            raise invalid("retry", "needs delays that are not negative and a multiplier of at least 1")
+            raise invalid(
+                "retry", "needs delays that are not negative and a multiplier of at least 1"
+            )
 
     def delay(self, failures: int, asked_for: float | None) -> float:
-        """How many seconds to wait after so many failures; never less than the server `asked_for`."""
+        """Return the seconds to wait after so many failures; never less than the server
+        `asked_for`.
+        """
         longest = min(self.max_delay, self.initial_delay * self.multiplier ** min(failures - 1, 64))
         return (asked_for or 0.0) + self.random() * longest
 
@@ -56,19 +64,27 @@ DEFAULT_RETRY = RetryPolicy()
 class Attempts:
     """The attempts of one call: counts them, and keeps its deadline."""
 
-    def __init__(self, call: Call[Any, Any, Any], timeout: float, policy: RetryPolicy | None) -> None:
+    def __init__(
+        self, call: Call[Any, Any, Any], timeout: float, policy: RetryPolicy | None
+    ) -> None:
         self._deadline = time.monotonic() + timeout
         self._policy = policy if call.may_be_repeated else None
         self._failures = 0
 
     def time_left(self) -> float:
-        """The seconds that the next attempt may take."""
+        """Return the seconds that the next attempt may take."""
         return max(self._deadline - time.monotonic(), 0.001)
 
     def delay_after(self, error: RecollectError) -> float:
-        """The seconds to wait before the next attempt. Raises the error if there is to be none."""
+        """Return the seconds to wait before the next attempt. Raises the error if there is to be
+        none.
+        """
         self._failures += 1
-        if self._policy is None or error.code not in _WORTH_REPEATING or self._failures >= self._policy.max_attempts:
+        if (
+            self._policy is None
+            or error.code not in _WORTH_REPEATING
+            or self._failures >= self._policy.max_attempts
+        ):
             raise error
         delay = self._policy.delay(self._failures, error.retry_delay)
         if time.monotonic() + delay >= self._deadline:
@@ -77,7 +93,12 @@ class Attempts:
 
 
 def checked_timeout(timeout: float) -> float:
-    """The time-out, if it is one."""
-    if not (isinstance(timeout, int | float) and math.isfinite(timeout) and 0 < timeout <= MAX_TIMEOUT):
-        raise invalid("timeout", f"is a number of seconds above 0 and at most {MAX_TIMEOUT}, not {timeout!r:.50}")
+    """Return a time-out in seconds. Raises InvalidArgument for a value that is none."""
+    if not (
+        isinstance(timeout, int | float) and math.isfinite(timeout) and 0 < timeout <= MAX_TIMEOUT
+    ):
+        raise invalid(
+            "timeout",
+            f"is a number of seconds above 0 and at most {MAX_TIMEOUT}, not {timeout!r:.50}",
+        )
     return float(timeout)

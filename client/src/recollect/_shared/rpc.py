@@ -16,17 +16,32 @@ Answer = TypeVar("Answer")
 class Method(Generic[Request, Response]):
     """A method of the contract: its path, how to write its request and read its response."""
 
-    def __init__(self, service: ServiceDescriptor, name: str, request: type[Request], response: type[Response]) -> None:
+    def __init__(
+        self,
+        service: ServiceDescriptor,
+        name: str,
+        request: type[Request],
+        response: type[Response],
+    ) -> None:
         descriptor = service.methods_by_name[name]
-        if (descriptor.input_type, descriptor.output_type) != (request.DESCRIPTOR, response.DESCRIPTOR):
-            raise TypeError(f"{descriptor.full_name} does not take {request} or does not answer {response}")
+        if (descriptor.input_type, descriptor.output_type) != (
+            request.DESCRIPTOR,
+            response.DESCRIPTOR,
+        ):
+            raise TypeError(
+                f"{descriptor.full_name} does not take {request} or does not answer {response}"
+            )
         self.path = f"/{service.full_name}/{name}"
         self.serialize: Callable[[Request], bytes] = request.SerializeToString
         self.parse: Callable[[bytes], Response] = response.FromString
         level = descriptor.GetOptions().idempotency_level
         self.changes_nothing = level == MethodOptions.NO_SIDE_EFFECTS
-        self.has_own_key = level == MethodOptions.IDEMPOTENT and "request_id" not in request.DESCRIPTOR.fields_by_name
-        """Whether the server knows a second time by other fields, as PublishDelta's `offset`."""
+        self.has_own_key = (
+            level == MethodOptions.IDEMPOTENT
+            and "request_id" not in request.DESCRIPTOR.fields_by_name
+        )
+        """True if the server knows a repeated request by other fields, as PublishDelta's `offset`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,12 @@ class Call(Generic[Request, Response, Answer]):
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether a second time does no harm: it changes nothing, or the server knows it by its `request_id` or key of its own."""
+        """Return whether repeating the call does no harm: it changes nothing, or the server knows
+        it by its `request_id` or another key.
+        """
         method = self.method
-        return method.changes_nothing or method.has_own_key or bool(getattr(self.request, "request_id", ""))
+        return (
+            method.changes_nothing
+            or method.has_own_key
+            or bool(getattr(self.request, "request_id", ""))
+        )

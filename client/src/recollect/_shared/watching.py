@@ -1,4 +1,4 @@
-"""Where a watch stands: what it was told, what it asks for when it connects again, and when it does."""
+"""The state of a watch: its cursor, its next request, and its delay before connecting again."""
 
 from collections import deque
 from typing import Any, Generic, TypeVar
@@ -9,18 +9,22 @@ from recollect.errors import RecollectError
 
 Item = TypeVar("Item")
 Element = list[tuple[str, Item | None]]
-"""The updates of one element of a stream, each with its cursor. None: nobody but the cursor needs it."""
+"""The updates of one element of a stream, each with its cursor. None: nobody but the cursor needs
+it.
+"""
 
 _TRANSIENT = frozenset({"UNAVAILABLE", "CANCELLED", "RESOURCE_EXHAUSTED"})
 _BROKEN = frozenset({"INTERNAL", "UNKNOWN"})
-"""What a connection that broke in the middle of something may look like. A fault of the server itself brings a reason."""
+"""The codes of a connection that broke in the middle of something. A fault of the server
+itself brings a reason.
+"""
 
 
 class Watching(Generic[Item]):
     """One watch, whatever number of connections it takes."""
 
     def __init__(self, call: Call[Any, Any, Element[Item]], policy: RetryPolicy | None) -> None:
-        """The request of the call has a `cursor`."""
+        """Watch with a call whose request has a `cursor`."""
         self.cursor: str = call.request.cursor
         self._request = call.request
         self._read = call.read
@@ -30,13 +34,13 @@ class Watching(Generic[Item]):
         self._failures = 0
 
     def request(self) -> Any:
-        """What to ask for now: what comes behind everything that was received."""
+        """Return the request for everything after the updates that were received."""
         request = type(self._request)()
         request.CopyFrom(self._request)
         return request
 
     def received(self, response: Any) -> None:
-        """One element of the stream."""
+        """Add one element of the stream."""
         self._was_connected = True
         self._failures = 0
         for cursor, found in self._read(response):
@@ -45,7 +49,7 @@ class Watching(Generic[Item]):
             self._waiting.append((cursor, found))
 
     def next(self) -> Item | None:
-        """The next update that was received; None if there is none."""
+        """Return the next received update; None if there is none."""
         while self._waiting:
             cursor, found = self._waiting.popleft()
             self.cursor = cursor or self.cursor
@@ -54,9 +58,11 @@ class Watching(Generic[Item]):
         return None
 
     def delay_after(self, error: RecollectError | None) -> float:
-        """The seconds to wait before connecting again; None is a stream that just ended. Raises the error if there is to be none.
+        """Return the seconds to wait before connecting again; None is a stream that ended. Raises
+        the error if there is to be no further attempt.
 
-        The first connection is tried as often as any call; one that was there once is made again for as long as it takes.
+        The first connection is tried as often as any call; one that was there once is made again
+        for as long as it takes.
         """
         self._failures += 1
         if error is None:

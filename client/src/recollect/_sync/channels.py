@@ -11,11 +11,12 @@ from recollect._types.message import Attachment
 
 
 class Channels:
-    """Brings messages of any provider to their conversations, and says who is an owner. Found at `client.channels`.
+    """Brings messages of any provider to their conversations, and says who is an owner. Found at
+    `client.channels`.
 
-    What is the same in all methods: an argument that is `None` is left to the server's default; `timeout` bounds the
-    call in seconds, retries included, instead of the client's own; and `request_id` makes a change exactly-once, as in
-    `client.conversations`.
+    What is the same in all methods: an argument that is `None` is left to the server's default;
+    `timeout` bounds the call in seconds, retries included, instead of the client's own; and
+    `request_id` makes a change exactly-once, as in `client.conversations`.
     """
 
     def __init__(self, invoker: Invoker) -> None:
@@ -34,25 +35,36 @@ class Channels:
         sender_name: str | None = None,
         timeout: float | None = None,
     ) -> Received:
-        """Takes one inbound message, exactly once by its provider's id on the channel, and says what became of it.
+        """Receive one inbound message, exactly once by its provider's id on the channel, and return
+        its outcome.
 
-        An owner's message joins the conversation of the contact, group, thread or session that it came from, or is a
-        slash command and answered. Anyone else's is kept apart, as an external communication. A repeat is answered as
-        the first time, whatever else it says. `sender_name` is the sender's display name, for people; on e-mail the name in
-        `sender` serves.
+        An owner's message joins the conversation of the contact, group, thread or session that it
+        came from, or is a slash command and answered. Anyone else's is kept apart, as an external
+        communication. A repeat is answered as the first time, whatever else it says. `sender_name`
+        is the sender's display name, for people; on e-mail the name in `sender` serves.
 
         >>> origin = EmailOrigin(message_id="<2@mail>", in_reply_to="<1@mail>")
-        >>> received = client.channels.receive("email", "imap-7", "Paid.", sender="a@example.org", origin=origin)
+        >>> received = client.channels.receive(
+        ...     "email", "imap-7", "Paid.", sender="a@example.org", origin=origin
+        ... )
         >>> if isinstance(received.outcome, StoredInConversation):
         ...     print(received.outcome.conversation.id)
         """
-        call = calls.receive(channel, provider_message_id, text, sender, attachments, time, origin, sender_name)
+        call = calls.receive(
+            channel, provider_message_id, text, sender, attachments, time, origin, sender_name
+        )
         return self._invoker.run(call, timeout)
 
     def run_command(
-        self, conversation_id: str, text: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> CommandReply:
-        """Runs a slash command, as if it had come in over the conversation's channel: `/new`, `/model haiku`, `/help`.
+        """Run a slash command (`/new`, `/model haiku`, `/help`), as if it had come in over the
+        conversation's channel.
 
         >>> reply = client.channels.run_command(conversation_id, "/history 5")
         >>> print(reply.text)
@@ -68,27 +80,38 @@ class Channels:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> OwnerIdentity:
-        """Says that an address on a channel, in any usual form, is an owner's. Without one nobody there is.
+        """Declare an address on a channel, in any usual form, an owner's. A channel without one has
+        no owner.
 
-        >>> added = client.channels.add_owner_identity("whatsapp", "+1 555-000", person="Alex")
+        >>> added = client.channels.add_owner_identity("whatsapp", "+1 555-000")
         >>> added.identity
         '1555000'
         """
-        return self._invoker.run(calls.add_owner_identity(channel, identity, person, request_id), timeout)
+        return self._invoker.run(
+            calls.add_owner_identity(channel, identity, person, request_id), timeout
+        )
 
     def remove_owner_identity(
-        self, channel: str, identity: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        channel: str,
+        identity: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> OwnerIdentity:
-        """Says that it is not any more. What was stored stays. `NotFound` if it never was.
+        """Declare an address no longer an owner's. Stored messages stay. `NotFound` if it never was
+        one.
 
         >>> client.channels.remove_owner_identity("whatsapp", "+1 555-000")
         """
-        return self._invoker.run(calls.remove_owner_identity(channel, identity, request_id), timeout)
+        return self._invoker.run(
+            calls.remove_owner_identity(channel, identity, request_id), timeout
+        )
 
     def list_owner_identities(
         self, *, channel: str | None = None, person: str | None = None, timeout: float | None = None
     ) -> tuple[OwnerIdentity, ...]:
-        """The owner's addresses, by channel, then address.
+        """Return the owner's addresses, by channel, then address.
 
         >>> for identity in client.channels.list_owner_identities(person="Alex"):
         ...     print(identity.channel, identity.identity)
@@ -103,16 +126,23 @@ class Channels:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> tuple[OwnerIdentity, ...]:
-        """Says that several addresses are one person's: a search for one finds the others. Answers all of that person.
+        """Link several addresses to one person, so that a search for one finds the others, and
+        return all of that person.
 
-        >>> client.channels.link_identities("Alex", [("whatsapp", "+1 555-000"), ("email", "alex@example.org")])
+        >>> identities = [("whatsapp", "+1 555-000"), ("email", "alex@example.org")]
+        >>> client.channels.link_identities("Alex", identities)
         """
         return self._invoker.run(calls.link_identities(person, identities, request_id), timeout)
 
     def unlink_identity(
-        self, channel: str, identity: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        channel: str,
+        identity: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> OwnerIdentity:
-        """Takes an address out of its person. It stays an owner's.
+        """Unlink an address from its person. It stays an owner's.
 
         >>> client.channels.unlink_identity("email", "alex@example.org")
         """

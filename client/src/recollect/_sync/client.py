@@ -21,9 +21,10 @@ class Client:
     >>> with Client("127.0.0.1:50051") as client:
     ...     conversation = client.conversations.create("web")
 
-    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its retries included; each
-    method takes another. `token` goes with every call as a bearer token. `retry` says how calls are repeated, `None`
-    never to. `sleep` is how it waits before a retry; tests give their own.
+    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its
+    retries included; each method takes another. `token` goes with every call as a bearer token.
+    `retry` says how calls are repeated, `None` never to. `sleep` is how it waits before a retry;
+    tests give their own.
 
     Nothing is connected before the first call. Every failure is a `RecollectError`.
     """
@@ -53,7 +54,7 @@ class Client:
         self.external = External(self._invoker)
 
     def close(self) -> None:
-        """Ends the connection, and calls that run over it with `ClientClosed`. A second time does nothing.
+        """End the connection, and running calls with `ClientClosed`. Closing again does nothing.
 
         >>> client.close()
         """
@@ -62,7 +63,12 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -28,11 +28,14 @@ class Watch(Iterator[Item]):
 
     @property
     def cursor(self) -> str:
-        """The position after the newest yielded update. Another `watch` with it goes on there."""
+        """Return the position after the newest yielded update. Another `watch` with it goes on
+        there.
+        """
         return self._watching.cursor
 
     def close(self) -> None:
-        """End the watch, also for a caller that waits for its next update. Closing again does nothing.
+        """End the watch, also for a caller that waits for its next update. Closing again does
+        nothing.
 
         >>> watch.close()
         """

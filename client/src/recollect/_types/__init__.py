@@ -1,6 +1,8 @@
-"""What a user holds: frozen dataclasses, in plain Python types. No protobuf here, and nothing of the rest of the package.
+"""The data classes that users hold: frozen, in plain Python types. No protobuf here, and nothing of
+the rest of the package.
 
-`recollect` exports all of it: users and the extras import it from there, the clients and `_shared` from here.
+`recollect` exports all of it: users and the extras import it from there, the clients and `_shared`
+from here.
 
 In all of them a text that is unset is empty, and a time knows its zone: UTC.
 """

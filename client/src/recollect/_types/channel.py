@@ -1,4 +1,4 @@
-"""What comes in over a channel, what became of it, and who is an owner there."""
+"""Inbound messages of channels, their outcomes, and the owners' addresses."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from recollect._types.message import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatsappOrigin:
-    """Where a message on WhatsApp came from.
+    """The origin of a message on WhatsApp.
 
     >>> WhatsappOrigin(group_id="120363@g.us")
     """
@@ -20,7 +20,7 @@ class WhatsappOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailOrigin:
-    """Where an e-mail came from: its headers, as they stand, with or without angle brackets.
+    """The origin of an e-mail: its headers, as they stand, with or without angle brackets.
 
     >>> EmailOrigin(message_id="<2@mail>", in_reply_to="<1@mail>", subject="Re: The invoice")
     """
@@ -37,7 +37,7 @@ class EmailOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordOrigin:
-    """Where a message on Discord came from. One field is given.
+    """The origin of a message on Discord. One field is given.
 
     >>> DiscordOrigin(thread_id="1187")
     """
@@ -52,7 +52,7 @@ class DiscordOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliOrigin:
-    """Where a message on a command line came from.
+    """The origin of a message on a command line.
 
     >>> CliOrigin(session_name="work")
     """
@@ -63,7 +63,7 @@ class CliOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebOrigin:
-    """Where a message on the web came from.
+    """The origin of a message on the web.
 
     >>> WebOrigin(conversation_id=conversation.id)
     """
@@ -87,7 +87,7 @@ class CommandReply:
     """A slash command was answered."""
 
     text: str
-    """What to say to the user."""
+    """The answer to the user."""
     conversation: Conversation
     """The conversation now in use."""
 
@@ -103,17 +103,23 @@ class ReceivedExternal:
     escalation: Escalation | None
     """The question to the owner that it opened. `None` if it opened none."""
     acknowledgement: str = ""
-    """What may be sent to the party now, and recorded with `external.record_reply`. Empty where nothing may."""
+    """The text that may be sent to the party now, and recorded with `external.record_reply`. Empty
+    where nothing may.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """What became of a message that came in."""
+    """The outcome of an inbound message."""
 
     outcome: StoredInConversation | CommandReply | ReceivedExternal | None
-    """`None` for a repeat of a message whose conversation was deleted since: it is not stored again."""
+    """`None` for a repeat of a message whose conversation was deleted since: it is not stored
+    again.
+    """
     duplicate: bool
-    """True if this provider's message had been received before; the outcome is that of the first time."""
+    """True if this provider's message had been received before; the outcome is that of the first
+    time.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,10 @@ class OwnerIdentity:
     channel: str
     """The channel."""
     identity: str
-    """The address there, normalised by the server: phone numbers in digits, e-mail addresses in lower case."""
+    """The address there, normalised by the server: phone numbers in digits, e-mail addresses in
+    lower case.
+    """
     person: str = ""
-    """The person that it belongs to: identities of one person are one to search. Empty means that it stands alone."""
+    """The person that it belongs to: identities of one person are one to search. Empty means that
+    it stands alone.
+    """

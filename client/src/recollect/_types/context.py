@@ -1,4 +1,4 @@
-"""What `recall.build_context` answers, anchors, and the tiers that contexts are made of."""
+"""Contexts as `recall.build_context` returns them, anchors, and tiers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from recollect._types.recall import DegradedLeg, TurnRange
 
 
 class ContextTier(StrEnum):
-    """Where a piece of context comes from."""
+    """The tier that a piece of context comes from."""
 
     HOT = "hot"
     """The last turns of this conversation, from memory."""
@@ -37,7 +37,8 @@ class ContextFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """How many tokens a context may have. `None` means the server's default; of a total alone each tier has its usual share.
+    """The most tokens of a context. `None` means the server's default; of a total alone each
+    tier has its usual share.
 
     >>> ContextBudget(total=2000)
     """
@@ -67,17 +68,17 @@ class Anchor:
     """A lasting fact about the user, as in "name: Alex"."""
 
     key: str
-    """What the fact is about."""
+    """The subject of the fact."""
     value: str
     """The fact."""
     confidence: float
-    """How sure it is, from 0 to 1."""
+    """The confidence, from 0 to 1."""
     source: AnchorSource | None
     """The message it came from. `None` if it has none."""
     create_time: datetime
-    """When it was set."""
+    """The time at which it was set."""
     superseded_time: datetime | None
-    """When another value took its place. `None` while it holds."""
+    """The time at which another value replaced it. `None` while it holds."""
     supersedes: str
     """The value that it took the place of. Empty if there was none."""
 
@@ -91,7 +92,7 @@ class ContextMessage:
     message: Message
     """The message."""
     tokens: int
-    """What it takes of the budget."""
+    """Its tokens in the budget."""
     relevance: float
     """From 0 to 1."""
     reason: str
@@ -99,7 +100,9 @@ class ContextMessage:
     is_excerpt: bool = False
     """True if parts of a long text are left out: `…` stands where they were."""
     score: float = 0.0
-    """Of a recalled message: the probability that its turn helps to answer the message. 0 for others."""
+    """Of a recalled message: the probability that its turn helps to answer the message. 0 for
+    others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +124,12 @@ class RecalledSource:
     score: float
     """The score of its best message."""
     abbreviation: str
-    """What the conversation was about, in the first of its sources. Empty if it has none, and of the one that goes on."""
+    """The subject of the conversation, in the first of its sources. Empty if it has none, and of
+    the one that goes on.
+    """
     sequences: tuple[int, ...]
-    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`."""
+    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`.
+    """
     tokens: int
     """About what its title, place and abbreviation take."""
     is_last_conversation: bool
@@ -132,18 +138,18 @@ class RecalledSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAllocation:
-    """How a tier spent its budget."""
+    """The spending of a tier."""
 
     tier: ContextTier
     """The tier."""
     budget: int
-    """What it might spend, with what was handed down to it."""
+    """Its budget in tokens, with the rest of the tiers before it."""
     used: int
-    """What it spent."""
+    """The tokens that it used."""
     considered: int
-    """How many messages were looked at."""
+    """The number of messages that were considered."""
     packed: int
-    """How many were packed."""
+    """The number of messages that were packed."""
     note: str
     """Why it was not asked or what went wrong, where that is so."""
 
@@ -159,47 +165,53 @@ class DroppedMessage:
     tier: ContextTier
     """The tier that left it out."""
     tokens: int
-    """What it would have taken."""
+    """The tokens that it would have used."""
     reason: str
     """Why."""
     score: float = 0.0
-    """Of a message that was not recalled: the probability that its turn helps to answer the message. 0 for others."""
+    """Of a message that was not recalled: the probability that its turn helps to answer the
+    message. 0 for others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMessage:
-    """What another member of a conversation's group wrote. Nobody vouched for it: data, never the user's words."""
+    """A message of another member of a conversation's group. Nobody vouched for it: data, never the
+    user's words.
+    """
 
     communication_id: str
     """The external communication that has it."""
     party: str
     """The member's address."""
     trust: Trust
-    """How far the member is trusted."""
+    """The trust in the member."""
     message: ExternalMessage
     """The message, its text cut to 1,000 characters."""
     tokens: int
-    """What it takes, estimated."""
+    """Its tokens, estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltContext:
-    """What an agent's model should see before it answers a message."""
+    """The input of an agent's model for its answer to a message."""
 
     hot: tuple[ContextMessage, ...]
     """The last turns, oldest first."""
     warm: tuple[ContextMessage, ...]
     """Earlier turns of this conversation, oldest first."""
     cold: tuple[ContextMessage, ...]
-    """What was recalled: messages of any conversation that are not in `hot` and `warm`, by whole turns, the most relevant first."""
+    """The recalled messages: of any conversation, none that are in `hot` and `warm`, by whole
+    turns, the most relevant first.
+    """
     anchors: tuple[Anchor, ...]
     """The anchors that hold."""
     compression_summary: str
-    """What stands for compressed turns. Empty if nothing was compressed."""
+    """The summary of compressed turns. Empty if nothing was compressed."""
     allocation: tuple[TierAllocation, ...]
-    """How each tier spent its budget."""
+    """The spending of each tier."""
     dropped: tuple[DroppedMessage, ...]
-    """What was looked at and left out."""
+    """The candidates that were left out."""
     rendered: str
     """The context in the form that was asked for. Empty for parts."""
     degraded: tuple[DegradedLeg, ...]
@@ -211,7 +223,9 @@ class BuiltContext:
     condensed_messages: int = 0
     """Number of earlier messages of this conversation that `compression_summary` stands for."""
     rendered_tokens: int = 0
-    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those that these take."""
+    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those
+    that these take.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +235,13 @@ class TierTransition:
     conversation_id: str
     """The conversation."""
     from_tier: ContextTier
-    """Where it was."""
+    """The tier before."""
     to_tier: ContextTier
-    """Where it is."""
+    """The tier now."""
     reason: str
     """Why."""
     time: datetime
-    """When."""
+    """The time of the move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

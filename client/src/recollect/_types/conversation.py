@@ -10,7 +10,8 @@ from recollect._types.message import Message, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Whom a channel's conversation is with, as the channel itself names it. Every field may be empty.
+    """The other side of a channel's conversation, as the channel itself names it. Every field may
+    be empty.
 
     >>> Party(contact="alex@example.org", subject="The invoice")
     """
@@ -24,7 +25,9 @@ class Party:
     subject: str = ""
     """The subject line, on e-mail."""
     contact_name: str = ""
-    """The contact's display name, as the channel gave it last. For people: nothing is routed or trusted by it."""
+    """The contact's display name, as the channel gave it last. For people: nothing is routed or
+    trusted by it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,9 @@ class NoteRecord:
     """The writer of a note of a conversation, its model and its time."""
 
     writer: str
-    """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`, or `unknown`."""
+    """`extractive` (the server's rule), `anthropic`, `openai` (a model of such an API), `caller`,
+    or `unknown`.
+    """
     model: str = ""
     """The id of the model. Empty where none wrote it."""
     write_time: datetime | None = None
@@ -48,7 +53,9 @@ class Notes:
     title: NoteRecord | None = None
     """The record of the title. `None` while there is none."""
     failure: str = ""
-    """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is tried again."""
+    """Why the server's last try to write notes failed. Only where `get` and `list` answer; it is
+    tried again.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +70,7 @@ class RegeneratedNotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What is known of a conversation without reading its messages.
+    """The facts about a conversation, without its messages.
 
     There is no state: a conversation is never closed and can be resumed at any time.
     """
@@ -73,19 +80,19 @@ class Conversation:
     channel: str
     """The channel it is on: `web`, `whatsapp`, `email`, …"""
     title: str
-    """What it is called. Empty until somebody names it or the server does."""
+    """The title. Empty until somebody names it or the server does."""
     topics: tuple[str, ...]
-    """What it is about, in kebab-case, most important first."""
+    """The topics, in kebab-case, most important first."""
     create_time: datetime
-    """When it began."""
+    """The time at which it began."""
     update_time: datetime
     """The time of its newest message, or `create_time` while it has none."""
     turn_count: int
-    """How many turns it has: the number of its newest turn."""
+    """The number of its turns: that of its newest turn."""
     message_count: int
-    """How many messages it has."""
+    """The number of its messages."""
     participants: tuple[str, ...]
-    """Who takes part."""
+    """The participants."""
     abbreviation: str
     """The newest meeting notes. Empty until there are some."""
     manually_named: bool
@@ -95,13 +102,15 @@ class Conversation:
     model: str
     """The model that answers in it. Empty means the caller's default."""
     party: Party | None
-    """Whom it is with, on a channel that says so. `None` for the owner alone."""
+    """The other side, on a channel that names one. `None` for the owner alone."""
     usage_total: Usage
     """The sum of its messages' usage."""
     cost_total: float
     """The sum of its messages' cost in US dollars."""
     compressed_through: int
-    """The last turn that the newest compression summary covers. 0 means that nothing was compressed."""
+    """The last turn that the newest compression summary covers. 0 means that nothing was
+    compressed.
+    """
     notes: Notes | None = None
     """The origin of its abbreviation and its title. `None` while it has neither."""
 
@@ -133,16 +142,24 @@ class LoadedConversation:
     has_more: bool
     """True if older messages exist; ask for them with `before_turn`."""
     compression_summary: str
-    """What stands for the turns up to `conversation.compressed_through`. Empty if nothing was compressed."""
+    """The summary of the turns up to `conversation.compressed_through`. Empty if nothing was
+    compressed.
+    """
     damaged_lines: int
-    """How many lines of the transcript in that range were damaged and left out. 0 is what is normal."""
+    """The number of damaged lines of the transcript in that range, which were left out. 0 is what
+    is normal.
+    """
     cut_before_sequence: int = 0
-    """Set where one turn alone is larger than an answer may be: ask for its earlier messages with it as `before_sequence`."""
+    """Set where one turn alone is larger than an answer may be: ask for its earlier messages with
+    it as `before_sequence`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedTurn:
-    """What an append stored. A repeated request is answered with what the first one stored."""
+    """The messages that an append stored. A repeated request is answered with what the first one
+    stored.
+    """
 
     conversation: Conversation
     """The conversation after the append."""
@@ -157,7 +174,7 @@ class AppendedTurn:
 
 
 class AnchorDisposition(StrEnum):
-    """What becomes of the anchors that came from a deleted conversation."""
+    """The fate of the anchors that came from a deleted conversation."""
 
     KEEP = "keep"
     """They stay, without the message they came from."""
@@ -172,16 +189,16 @@ class RemovedFrom:
     place: str
     """The place: `transcript`, `conversations`, `messages`, …"""
     count: int
-    """How many entries were there (for `transcript`: bytes)."""
+    """The number of entries that were there (for `transcript`: bytes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionReceipt:
-    """What was removed of a conversation that is gone, and from where."""
+    """The receipt of a deletion: the number of entries removed from each part of the service."""
 
     conversation_id: str
     """The conversation that is gone."""
     removed: tuple[RemovedFrom, ...]
     """Every place that it was removed from."""
     delete_time: datetime
-    """When."""
+    """The time of the deletion."""

@@ -1,4 +1,4 @@
-"""What `client.external` takes and answers: exchanges with third parties."""
+"""Exchanges with third parties, as `client.external` takes and returns them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from recollect._types.message import Attachment
 
 
 class Trust(StrEnum):
-    """How far a third party is trusted."""
+    """The trust in a third party."""
 
     UNTRUSTED = "untrusted"
     """Nobody vouched for it: what it writes is acknowledged and escalated. Everybody begins so."""
     KNOWN = "known"
     """It is answered within its scopes."""
     BLOCKED = "blocked"
-    """What it writes is kept and nothing more happens."""
+    """Its messages are kept, and nothing more happens."""
 
 
 class Direction(StrEnum):
@@ -39,28 +39,31 @@ class ExternalCommunication:
     party: str
     """The third party's address there, normalised."""
     trust: Trust
-    """How far it is trusted."""
+    """The trust in it."""
     scopes: tuple[str, ...]
-    """What a known party may be answered about. Empty: about anything."""
+    """The subjects that a known party may be answered about. Empty: about anything."""
     create_time: datetime
-    """When it began."""
+    """The time at which it began."""
     update_time: datetime
-    """When its newest message came."""
+    """The time of its newest message."""
     message_count: int
-    """How many messages it has."""
+    """The number of its messages."""
     open_escalations: int
-    """How many of its escalations wait for the owner."""
+    """The number of its escalations that wait for the owner."""
     party_name: str = ""
-    """The party's display name, as the channel gave it last. The party chose it: it proves nothing."""
+    """The party's display name, as the channel gave it last. The party chose it: it proves nothing.
+    """
     subject: str = ""
     """The subject of its newest e-mail that has one."""
     acknowledged: bool = False
-    """Whether an acknowledgement was recorded since the owner last answered."""
+    """True if an acknowledgement was recorded since the owner last answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailHeaders:
-    """The headers of a third party's e-mail, as an answer needs them: the ids without angle brackets."""
+    """The headers of a third party's e-mail, as an answer needs them: the ids without angle
+    brackets.
+    """
 
     message_id: str
     """Message-ID. An answer has it as In-Reply-To."""
@@ -81,15 +84,15 @@ class ExternalMessage:
     direction: Direction
     """Which way it went."""
     text: str
-    """What was said."""
+    """The text."""
     timestamp: datetime
-    """When."""
+    """The time of the message."""
     attachments: tuple[Attachment, ...]
     """Files that came with it."""
     provider_message_id: str
     """The provider's id. Empty on replies."""
     scope: str
-    """What a reply was about, where that was said."""
+    """The subject of a reply, where one was given."""
     sender_name: str = ""
     """The sender's display name, as the channel gave it."""
     email: EmailHeaders | None = None
@@ -97,14 +100,18 @@ class ExternalMessage:
     group_id: str = ""
     """The group that it was written in, on WhatsApp. Empty for a direct message."""
     thread_id: str = ""
-    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a direct message."""
+    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a
+    direct message.
+    """
     acknowledgement: bool = False
-    """Whether it is the acknowledgement that an untrusted party may have."""
+    """True for the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """A question to the owner about a third party's message, and about those that follow it until it is resolved."""
+    """A question to the owner about a third party's message, and about those that follow it until
+    it is resolved.
+    """
 
     id: str
     """`esc-` and a ULID of 26 characters."""
@@ -113,13 +120,13 @@ class Escalation:
     sequence: int
     """The message that opened it."""
     question: str
-    """What the owner is asked."""
+    """The question to the owner."""
     answer: str
     """The owner's answer. Empty while it is open, and where the party was blocked instead."""
     create_time: datetime
-    """When it was opened."""
+    """The time at which it was opened."""
     resolve_time: datetime | None
-    """When it was resolved. `None` while it is open."""
+    """The time at which it was resolved. `None` while it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,21 +184,23 @@ class CommunicationMatch:
     direction: Direction
     """Which way it went."""
     timestamp: datetime
-    """When."""
+    """The time of the message."""
     snippet: str
-    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party wrote: data."""
+    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party
+    wrote: data.
+    """
     score: float
-    """How well it fits: of the best 1, of the others less."""
+    """The score: 1 for the best match, less for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationSearch:
-    """What a search over external communications found. Iterating over it gives the matches."""
+    """The matches of a search over external communications. Iterating over it gives the matches."""
 
     matches: tuple[CommunicationMatch, ...]
     """Best first."""
     total_matches: int
-    """How many messages match, before `limit`."""
+    """The number of messages that match, before `limit`."""
 
     def __iter__(self) -> Iterator[CommunicationMatch]:
         return iter(self.matches)
@@ -202,7 +211,9 @@ class CommunicationSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReply:
-    """What `record_reply` stored. A repeated request is answered with what the first one stored."""
+    """The reply that `record_reply` stored. A repeated request is answered with what the first one
+    stored.
+    """
 
     communication: ExternalCommunication
     """The communication after the reply."""
@@ -253,8 +264,10 @@ class CommunicationUpdate:
     communication_id: str
     """The communication. Empty in a snapshot."""
     time: datetime
-    """When it happened."""
+    """The time of the update."""
     reset: bool
-    """True with a snapshot that replaces everything known: what happened since the cursor cannot be told."""
+    """True with a snapshot that replaces everything known: what happened since the cursor cannot be
+    told.
+    """
     kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
-    """What happened."""
+    """The change."""

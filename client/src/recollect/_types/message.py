@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """The speaker of a message."""
 
     USER = "user"
     """The person. A user message opens a new turn."""
@@ -33,7 +33,8 @@ class ToolCall:
     """One call of a tool, made by an assistant message."""
 
     id: str
-    """The caller's id of this call, unique within its turn. A tool message answers it by this id."""
+    """The caller's id of this call, unique within its turn. A tool message answers it by this id.
+    """
     name: str
     """The tool's name."""
     arguments: str = ""
@@ -47,7 +48,7 @@ class Attachment:
     media_type: str
     """The media type, as in `image/png`."""
     uri: str
-    """Where the bytes are."""
+    """The place of the bytes."""
     bytes_length: int = 0
     """The length of the file in bytes; 0 means unknown."""
 
@@ -56,30 +57,35 @@ class Attachment:
 class Message:
     """One line of a conversation: a user's words, the agent's, or a tool call's result.
 
-    Build one to append with `Message.user`, `Message.assistant` or `Message.tool`. What the server gives it
-    (`sequence`, `turn_number` and, where none is brought, `timestamp`) is in the message that `append_turn` answers.
+    Build one to append with `Message.user`, `Message.assistant` or `Message.tool`. What the server
+    gives it (`sequence`, `turn_number` and, where none is brought, `timestamp`) is in the message
+    that `append_turn` answers.
 
     >>> Message.user("Is the disk full again?", sender="Caroline")
     """
 
     role: Role
-    """Who speaks."""
+    """The speaker."""
     content: str = ""
     """The text."""
     timestamp: datetime | None = None
-    """When it was said, to the millisecond. `None` in a message to append: the server's clock sets it."""
+    """The time of the message, to the millisecond. `None` in a message to append: the server's
+    clock sets it.
+    """
     thinking_text: str = ""
     """The model's thinking, only of the assistant. Stored and answered, not searched."""
     usage: Usage | None = None
-    """What it cost in tokens. `None` means unknown."""
+    """The tokens used. `None` means unknown."""
     cost: float | None = None
-    """What it cost in US dollars. `None` means unknown."""
+    """The cost in US dollars. `None` means unknown."""
     channel: str = ""
     """The channel it came over, where that differs from the conversation's."""
     sender: str = ""
     """The speaker's name or address, where the role alone does not tell. Searchable."""
     sender_name: str = ""
-    """The sender's display name, as the channel gives it. For people: it proves nothing and is not searched."""
+    """The sender's display name, as the channel gives it. For people: it proves nothing and is not
+    searched.
+    """
     tool_calls: tuple[ToolCall, ...] = ()
     """The tools that the assistant called."""
     tool_call_id: str = ""
@@ -87,9 +93,13 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     """Files that came with the message."""
     metadata: dict[str, Any] = field(default_factory=dict, hash=False)
-    """Anything else that the caller wants back with it, as JSON can hold it. Whole numbers come back as `int`."""
+    """Anything else that the caller wants back with it, as JSON can hold it. Whole numbers come
+    back as `int`.
+    """
     sequence: int = 0
-    """The number of its line in the transcript, which grows and never changes. 0 until it is stored."""
+    """The number of its line in the transcript, which grows and never changes. 0 until it is
+    stored.
+    """
     turn_number: int = 0
     """The turn it belongs to, from 1. 0 until it is stored."""
 
@@ -104,7 +114,7 @@ class Message:
         timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
-        """A user's message, which opens a new turn. It needs content or an attachment.
+        """Make a user's message, which opens a new turn. It needs content or an attachment.
 
         >>> Message.user("Good morning!")
         """
@@ -133,9 +143,10 @@ class Message:
         timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
-        """An agent's message. It needs content, thinking or a tool call.
+        """Make an agent's message. It needs content, thinking or a tool call.
 
-        >>> Message.assistant("Let me look.", tool_calls=[ToolCall("call-1", "df", "{}")], usage=Usage(1200, 35))
+        >>> calls = [ToolCall("call-1", "df", "{}")]
+        >>> Message.assistant("Let me look.", tool_calls=calls, usage=Usage(1200, 35))
         """
         return cls(
             role=Role.ASSISTANT,
@@ -163,7 +174,7 @@ class Message:
         timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
-        """The result of a tool call made earlier in the same turn. Its content may be empty.
+        """Make the result of a tool call made earlier in the same turn. Its content may be empty.
 
         >>> Message.tool("/dev/sda1  97%", tool_call_id="call-1")
         """

@@ -1,4 +1,4 @@
-"""What recall answers: conversations and messages that were found again."""
+"""Answers of recall: conversations and messages that a search found."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,7 +47,7 @@ class TurnRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegScore:
-    """What one leg of the search gave to a result."""
+    """The part of one retriever in a result's score."""
 
     leg: str
     """The leg: `keyword_messages`, …"""
@@ -78,23 +78,29 @@ class SearchResult:
     channel: str
     """Its channel."""
     snippet: str
-    """The part of its best message that fits. Words that match stand between `MATCH_START` and `MATCH_END`."""
+    """The part of its best message that fits. Words that match stand between `MATCH_START` and
+    `MATCH_END`.
+    """
     turn_range: TurnRange | None
     """The turns around the best match, for `fetch_context`. None where only its notes matched."""
     matched_turns: tuple[int, ...]
     """The turns with the best matching messages, best first."""
     date: datetime
-    """When its best message was said."""
+    """The time of its best message."""
     score: float
-    """The probability that the question is answered in this conversation or further down. Below 0.3 most likely nothing answers."""
+    """The probability that the question is answered in this conversation or further down. Below 0.3
+    most likely nothing answers.
+    """
     topics: tuple[str, ...]
     """Its topics."""
     abbreviation: str
     """Its abbreviation. Empty if it has none."""
     explanation: tuple[LegScore, ...]
-    """What each leg gave, where `explain` was asked for."""
+    """The part of each retriever, with `explain`."""
     snippet_from_notes: bool = False
-    """Whether `snippet` is a part of its abbreviation, title or topics: none of its messages has the words."""
+    """True if `snippet` is a part of its abbreviation, title or topics: none of its messages has
+    the words.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,35 +114,37 @@ class SearchHit:
     turn_number: int
     """Its turn."""
     role: Role
-    """Who spoke."""
+    """The speaker."""
     sender: str
     """The speaker's name, where one was stored."""
     snippet: str
     """The part of it that fits, marked as in `SearchResult`."""
     date: datetime
-    """When it was said."""
+    """The time of the message."""
     score: float
     """The probability that the question is answered in this message or further down."""
     explanation: tuple[LegScore, ...]
-    """What each leg gave, where `explain` was asked for."""
+    """The part of each retriever, with `explain`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """What a search found."""
+    """The answer of a search."""
 
     results: tuple[SearchResult, ...]
     """The conversations, best first."""
     hits: tuple[SearchHit, ...]
     """The messages, best first, whatever their conversation."""
     total_matches: int
-    """How many conversations matched, before the limit."""
+    """The number of conversations that matched, before the limit."""
     legs_run: tuple[str, ...]
     """The parts of search that answered."""
     degraded: tuple[DegradedLeg, ...]
     """The parts that could not, and why."""
     has_more: bool = False
-    """True if results or hits were left out because the answer would be too large: ask with a smaller limit."""
+    """True if results or hits were left out because the answer would be too large: ask with a
+    smaller limit.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +160,13 @@ class FetchedContext:
     messages: tuple[Message, ...]
     """The messages of those turns, oldest first."""
     total_turns: int
-    """How many turns the conversation has."""
+    """The number of the conversation's turns."""
     damaged_lines: int
-    """How many lines of the transcript in that range were damaged and left out."""
+    """The number of damaged lines of the transcript in that range, which were left out."""
     has_more: bool = False
-    """True if the last messages of those turns are left out: ask with the last `sequence` as `after_sequence`."""
+    """True if the last messages of those turns are left out: ask with the last `sequence` as
+    `after_sequence`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

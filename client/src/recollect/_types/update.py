@@ -1,4 +1,4 @@
-"""What `client.conversations.watch` yields."""
+"""Updates, as `client.conversations.watch` yields them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,7 +79,7 @@ class MessageDelta:
     draft_id: str
     """The draft."""
     offset: int
-    """How many characters come before `text`. 0 begins anew."""
+    """The number of characters before `text`. 0 begins anew."""
     text: str
     """The text. May be empty."""
     done: bool
@@ -93,13 +93,17 @@ class Update:
     """One change of one conversation, or one part of a snapshot."""
 
     cursor: str
-    """The position behind it, to come back with. Empty in a `MessageDelta` and in the first part of a snapshot."""
+    """The position behind it, to come back with. Empty in a `MessageDelta` and in the first part of
+    a snapshot.
+    """
     conversation_id: str
     """The conversation it is about. Empty in a `ConversationList`."""
     time: datetime
-    """When it happened."""
+    """The time of the update."""
     reset: bool
-    """True with the first part of a snapshot that replaces everything known: the server could not tell what was missed."""
+    """True with the first part of a snapshot that replaces everything known: the server could not
+    tell what was missed.
+    """
     kind: (
         ConversationList
         | LoadedConversation
@@ -111,4 +115,4 @@ class Update:
         | SplitSuggested
         | MessageDelta
     )
-    """What happened. A `LoadedConversation` is the second part of a snapshot."""
+    """The change. A `LoadedConversation` is the second part of a snapshot."""

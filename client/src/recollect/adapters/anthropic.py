@@ -1,4 +1,5 @@
-"""Messages of Recollect as Anthropic's Messages API takes them. Needs nothing but this client; types are those of `anthropic`.
+"""Messages of Recollect as Anthropic's Messages API takes them. Needs nothing but this client;
+types are those of `anthropic`.
 
     from recollect.adapters.anthropic import messages
 
@@ -6,9 +7,10 @@
     answer = anthropic.Anthropic().messages.create(model=…, max_tokens=1024, messages=[
         *messages(context.messages), {"role": "user", "content": "And now?"}])
 
-What the API refuses is mended: roles alternate and the user begins; every call of a tool is answered right behind it, and no result
-stands without its call; ids and names are of the API's letters, ids once each. Thinking is left out (the API takes only what it
-signed itself), and so is what has no words.
+What the API refuses is mended: roles alternate and the user begins; every call of a tool is
+answered right behind it, and no result stands without its call; ids and names are of the API's
+letters, ids once each. Thinking is left out (the API takes only what it signed itself), and so is
+what has no words.
 """
 
 import json
@@ -31,7 +33,8 @@ Block = dict[str, Any]
 
 
 def messages(them: Iterable[Message]) -> "list[MessageParam]":
-    """The messages, oldest first, in the form of the API. Those of one role that follow each other become one.
+    """Return messages, oldest first, in the form of the API. Consecutive ones of one role become
+    one.
 
     >>> messages(client.conversations.load(conversation_id).messages)
     """
@@ -48,11 +51,13 @@ def messages(them: Iterable[Message]) -> "list[MessageParam]":
 
 
 class _Written:
-    """What is written so far. Calls of the newest agent's message wait for their results."""
+    """The messages written so far. Calls of the newest agent's message wait for their results."""
 
     def __init__(self) -> None:
         self._turns: list[tuple[str, list[Block]]] = []
-        self._open: list[tuple[str, str]] = []  # the calls that wait: their ids in Recollect and in the API
+        self._open: list[
+            tuple[str, str]
+        ] = []  # the calls that wait: their ids in Recollect and in the API
         self._used: set[str] = set()
 
     def user(self, message: Message) -> None:
@@ -60,15 +65,20 @@ class _Written:
         self._add("user", [*_text(message.content), *map(_file, message.attachments)])
 
     def assistant(self, message: Message) -> None:
-        # Calls that follow each other, in a message each, are one message's to the API. Anything else comes after their results.
-        if self._open and (self._turns[-1][0] == "user" or (message.content.strip() and not message.tool_calls)):
+        # Calls that follow each other, in a message each, are one message's to the API. Anything
+        # else comes after their results.
+        if self._open and (
+            self._turns[-1][0] == "user" or (message.content.strip() and not message.tool_calls)
+        ):
             self._answer_the_rest()
         calls = []
         for call in message.tool_calls:
             ours = self._id(call.id)
             self._open.append((call.id, ours))
             name = _NOT_OURS.sub("_", call.name)[:_LONGEST_NAME]
-            calls.append({"type": "tool_use", "id": ours, "name": name, "input": _input(call.arguments)})
+            calls.append(
+                {"type": "tool_use", "id": ours, "name": name, "input": _input(call.arguments)}
+            )
         self._add("assistant", [*_text(message.content), *calls])
 
     def result(self, message: Message) -> None:
@@ -83,13 +93,17 @@ class _Written:
         self._answer_the_rest()
         if self._turns and self._turns[0][0] == "assistant":
             self._turns.insert(0, ("user", _text(_BEGINS)))
-        written: Any = [{"role": role, "content": sorted(blocks, key=_place)} for role, blocks in self._turns]
+        written: Any = [
+            {"role": role, "content": sorted(blocks, key=_place)} for role, blocks in self._turns
+        ]
         result: list[MessageParam] = written
         return result
 
     def _answer_the_rest(self) -> None:
         if self._open:
-            self._add("user", [_result(ours, _NO_RESULT) | {"is_error": True} for _, ours in self._open])
+            self._add(
+                "user", [_result(ours, _NO_RESULT) | {"is_error": True} for _, ours in self._open]
+            )
             self._open.clear()
 
     def _add(self, role: str, blocks: list[Block]) -> None:
@@ -101,7 +115,9 @@ class _Written:
             self._turns.append((role, blocks))
 
     def _id(self, theirs: str) -> str:
-        """An id of the API's letters that no other call has: in Recollect an id is one turn's."""
+        """Return an id of the API's letters that no other call has: in Recollect ids are unique
+        within a turn.
+        """
         plain = _NOT_OURS.sub("_", theirs)
         ours, number = plain, 1
         while ours in self._used:
@@ -125,7 +141,9 @@ def _file(it: Attachment) -> Block:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """The arguments as the object that the API wants. What a model wrote wrongly is passed on as it wrote it."""
+    """Return the arguments as the object that the API wants. Arguments that are no object are
+    passed on as text.
+    """
     try:
         value = json.loads(arguments or "{}")
     except ValueError:
@@ -138,5 +156,7 @@ def _result(ours: str, content: str) -> Block:
 
 
 def _place(block: Block) -> int:
-    """Results stand before anything else that the user says, calls behind everything else that the agent says."""
+    """Add blocks to a message: results before everything else of the user, calls after everything
+    else of the agent.
+    """
     return {"tool_result": 0, "tool_use": 2}.get(block["type"], 1)

@@ -1,4 +1,6 @@
-"""Items of OpenAI's Responses API, as agents of its SDK remember them, into messages of Recollect and back."""
+"""Items of OpenAI's Responses API, as agents of its SDK remember them, into messages of Recollect
+and back.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,16 +16,22 @@ Item = dict[str, Any]
 
 
 def message_of(item: Item, *, bare: bool = False) -> Message:
-    """The message that keeps an item. A `bare` one is no call and no result of one, for a server that finds no call to it."""
+    """Return the message that keeps an item. A `bare` one is neither a call nor a result, for a
+    server that finds no call to it.
+    """
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "function_call" and not bare:
         packed = Packed(item, [(ARGUMENTS, ["arguments"])], THINKING)
         call = ToolCall(item["call_id"], item["name"], packed.words(ARGUMENTS))
-        return Message.assistant(tool_calls=[call], thinking_text=packed.words(THINKING), metadata={KEY: packed.shape})
+        return Message.assistant(
+            tool_calls=[call], thinking_text=packed.words(THINKING), metadata={KEY: packed.shape}
+        )
     if kind == "function_call_output":
         packed = Packed(item, [(CONTENT, path) for path in _texts(item, "output")], CONTENT)
         if not bare:
-            return Message.tool(packed.words(CONTENT), tool_call_id=item["call_id"], metadata={KEY: packed.shape})
+            return Message.tool(
+                packed.words(CONTENT), tool_call_id=item["call_id"], metadata={KEY: packed.shape}
+            )
         return _assistant(packed, kind, sender="tool")
     if kind == "reasoning":
         words = [(THINKING, path) for name in ("summary", "content") for path in _texts(item, name)]
@@ -31,13 +39,19 @@ def message_of(item: Item, *, bare: bool = False) -> Message:
     words = [(CONTENT, path) for path in _texts(item, "content")]
     if role == "user":
         packed = Packed(item, words, CONTENT)
-        return Message.user(packed.words(CONTENT) or f"[{_kinds(item)}]", metadata={KEY: packed.shape})
+        return Message.user(
+            packed.words(CONTENT) or f"[{_kinds(item)}]", metadata={KEY: packed.shape}
+        )
     # System prompts that an agent puts into its history are kept, as words of that sender.
-    return _assistant(Packed(item, words, THINKING), kind, sender=role if role in {"system", "developer"} else "")
+    return _assistant(
+        Packed(item, words, THINKING), kind, sender=role if role in {"system", "developer"} else ""
+    )
 
 
 def items_of(message: Message) -> list[Item]:
-    """The items that a message stands for: the one that it was made of, or those of a message that another program wrote."""
+    """Return the items of a message: the one it was made of, or those that stand for another
+    program's message.
+    """
     shape = message.metadata.get(KEY)
     if isinstance(shape, str):
         arguments = message.tool_calls[0].arguments if message.tool_calls else ""
@@ -45,19 +59,32 @@ def items_of(message: Message) -> list[Item]:
         item: Item = unpacked(shape, words)
         return [item]
     if message.role is Role.TOOL:
-        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}]
-    said: list[Item] = [{"role": message.role.value, "content": message.content}] if message.content else []
-    calls = ({"type": "function_call", "call_id": it.id, "name": it.name, "arguments": it.arguments} for it in message.tool_calls)
+        return [
+            {
+                "type": "function_call_output",
+                "call_id": message.tool_call_id,
+                "output": message.content,
+            }
+        ]
+    said: list[Item] = (
+        [{"role": message.role.value, "content": message.content}] if message.content else []
+    )
+    calls = (
+        {"type": "function_call", "call_id": it.id, "name": it.name, "arguments": it.arguments}
+        for it in message.tool_calls
+    )
     return [*said, *calls]
 
 
 def taken_back(sequence: int, index: int) -> Message:
-    """The message that says that an item was taken back: the transcript only grows."""
-    return Message.assistant("[taken back]", metadata={KEY: json.dumps({"takenBack": [sequence, index]})})
+    """Return the message that takes an item back: the transcript only grows."""
+    return Message.assistant(
+        "[taken back]", metadata={KEY: json.dumps({"takenBack": [sequence, index]})}
+    )
 
 
 def what_it_takes_back(message: Message) -> tuple[int, int] | None:
-    """The message and the place of the item that this message takes back; None if it is one that says something."""
+    """Return the message and the place of the item that this message takes back, else None."""
     shape = message.metadata.get(KEY)
     if not isinstance(shape, str) or message.content != "[taken back]":
         return None
@@ -69,11 +96,13 @@ def _assistant(packed: Packed, kind: str, sender: str = "") -> Message:
     content, thinking = packed.words(CONTENT), packed.words(THINKING)
     # A message says something; of what has no words its kind is said.
     content = content or ("" if thinking and kind == "reasoning" else f"[{kind}]")
-    return Message.assistant(content, thinking_text=thinking, sender=sender, metadata={KEY: packed.shape})
+    return Message.assistant(
+        content, thinking_text=thinking, sender=sender, metadata={KEY: packed.shape}
+    )
 
 
 def _texts(item: Item, name: str) -> Iterator[Path]:
-    """Where the words of an item's field are."""
+    """Return the places of the words in an item's field."""
     value = item.get(name)
     if isinstance(value, str):
         yield [name]
@@ -86,5 +115,9 @@ def _texts(item: Item, name: str) -> Iterator[Path]:
 
 def _kinds(item: Item) -> str:
     parts = item.get("content")
-    kinds = [str(part.get("type")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    kinds = (
+        [str(part.get("type")) for part in parts if isinstance(part, dict)]
+        if isinstance(parts, list)
+        else []
+    )
     return ", ".join(kinds) or "message"

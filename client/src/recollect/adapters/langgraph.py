@@ -1,4 +1,5 @@
-"""The message history of a LangGraph graph, and a store that finds what was said. Needs the extra `recollect-client[langgraph]`.
+"""The message history of a LangGraph graph, and a store that finds what was said. Needs the extra
+`recollect-client[langgraph]`.
 
     from recollect import Client
     from recollect.adapters.langgraph import RecallStore, RecollectMemory
@@ -12,13 +13,15 @@
 
 What it maps, and what not:
 
-- `load` puts the working context of the thread's conversation before the messages of the state; `keep` appends those that are not
-  kept yet, exactly once however often the node runs. Every message comes back as it was, but for the mark `recollect_sequence` in
-  its `response_metadata`. System messages are not kept: they belong to the program.
-- It is no checkpointer. A checkpoint is the state of a graph between two steps, with its channels and pending writes; a transcript
-  is what was said. Use LangGraph's own checkpointers for interrupts and time travel, beside this or without it.
-- `RecallStore` is a `BaseStore` to read: `search` and `get` over all conversations, or those of one channel. It has no place for
-  values of your own: `put` and `delete` are refused.
+- `load` puts the working context of the thread's conversation before the messages of the state;
+  `keep` appends those that are not kept yet, exactly once however often the node runs. Every
+  message comes back as it was, but for the mark `recollect_sequence` in its `response_metadata`.
+  System messages are not kept: they belong to the program.
+- It is no checkpointer. A checkpoint is the state of a graph between two steps, with its channels
+  and pending writes; a transcript is what was said. Use LangGraph's own checkpointers for
+  interrupts and time travel, beside this or without it.
+- `RecallStore` is a `BaseStore` to read: `search` and `get` over all conversations, or those of one
+  channel. It has no place for values of your own: `put` and `delete` are refused.
 """
 
 import asyncio
@@ -40,9 +43,29 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    Result,
+    SearchItem,
+    SearchOp,
+)
 
-from recollect import MATCH_END, MATCH_START, Client, Conversation, Message, NotFound, Party, Role, ToolCall, Usage
+from recollect import (
+    MATCH_END,
+    MATCH_START,
+    Client,
+    Conversation,
+    Message,
+    NotFound,
+    Party,
+    Role,
+    ToolCall,
+    Usage,
+)
 from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
 
 CHANNEL = "langgraph"
@@ -53,16 +76,23 @@ _MOST = 100
 
 
 class RecollectMemory:
-    """Two nodes of a graph with the state key `messages`: the first one and the last one. Graphs and threads may share it."""
+    """Two nodes of a graph with the state key `messages`: the first one and the last one. Graphs
+    and threads may share it.
+    """
 
-    def __init__(self, client: Client, *, channel: str = CHANNEL, max_turns: int | None = None) -> None:
-        """`max_turns` bounds what `load` brings; by default the server decides."""
+    def __init__(
+        self, client: Client, *, channel: str = CHANNEL, max_turns: int | None = None
+    ) -> None:
+        """Keep messages with a client. `max_turns` bounds the messages that `load` brings; by
+        default the server decides.
+        """
         self._client = client
         self._channel = channel
         self._max_turns = max_turns
 
     def load(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """The node that begins: what was said before in this thread, then the messages of the state. Raises RecollectError.
+        """Run as the first node: return the earlier messages of this thread, then those of the
+        state. Raises RecollectError.
 
         With a summary of compressed turns it comes first, as a system message.
         """
@@ -72,15 +102,25 @@ class RecollectMemory:
         loaded = self._client.conversations.load(conversation.id, max_turns=self._max_turns)
         summary = []
         if loaded.compression_summary:
-            summary = [_marked(SystemMessage(f"Earlier in this conversation: {loaded.compression_summary}"), 0)]
+            summary = [
+                _marked(
+                    SystemMessage(f"Earlier in this conversation: {loaded.compression_summary}"), 0
+                )
+            ]
         known = list(map(langchain_message, loaded.messages))
         # A checkpointer brings back what was loaded before: what is kept is loaded anew, once.
         new = [it for it in state["messages"] if MARK not in it.response_metadata]
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *summary, *known, *new]}
 
     def keep(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """The node that ends: appends the messages that are not kept yet, all or none, and marks them. Raises RecollectError."""
-        new = [it for it in state["messages"] if MARK not in it.response_metadata and not isinstance(it, SystemMessage)]
+        """Run as the last node: append the messages that are not kept yet, all or none, and mark
+        them. Raises RecollectError.
+        """
+        new = [
+            it
+            for it in state["messages"]
+            if MARK not in it.response_metadata and not isinstance(it, SystemMessage)
+        ]
         if not new:
             return {"messages": []}
         thread = _thread(config)
@@ -90,24 +130,41 @@ class RecollectMemory:
             [message_of(it) for it in new],
             request_id=_request_id("keep", conversation.id, *(it.id for it in new)),
         )
-        return {"messages": [_marked(it, kept.sequence) for it, kept in zip(new, stored.messages, strict=True)]}
+        return {
+            "messages": [
+                _marked(it, kept.sequence) for it, kept in zip(new, stored.messages, strict=True)
+            ]
+        }
 
     def conversation_of(self, thread_id: str) -> Conversation | None:
-        """The conversation that a thread is kept in; None before its first message. Raises RecollectError."""
+        """Return the conversation of a thread; None before its first message. Raises
+        RecollectError.
+        """
         return self._find(thread_id)
 
     def _find(self, thread_id: str) -> Conversation | None:
-        return next(iter(self._client.conversations.list(channels=[self._channel], party=Party(group_id=thread_id))), None)
+        return next(
+            iter(
+                self._client.conversations.list(
+                    channels=[self._channel], party=Party(group_id=thread_id)
+                )
+            ),
+            None,
+        )
 
     def _begin(self, thread_id: str) -> Conversation:
-        """Begins the conversation. Whoever begins it at the same time gets the same one."""
+        """Create the conversation. Concurrent callers get the same one."""
         return self._client.conversations.create(
-            self._channel, party=Party(group_id=thread_id), request_id=_request_id("thread", self._channel, thread_id)
+            self._channel,
+            party=Party(group_id=thread_id),
+            request_id=_request_id("thread", self._channel, thread_id),
         )
 
 
 def message_of(it: BaseMessage) -> Message:
-    """The message that keeps one of LangChain. Raises TypeError for one that no conversation has, or that JSON cannot hold."""
+    """Return the message that keeps one of LangChain. Raises TypeError for one that no conversation
+    has, or that JSON cannot hold.
+    """
     overflow = THINKING if isinstance(it, AIMessage) else CONTENT
     packed = Packed(message_to_dict(it), [(CONTENT, path) for path in _texts(it)], overflow)
     content, metadata = packed.words(CONTENT), {KEY: packed.shape}
@@ -119,7 +176,10 @@ def message_of(it: BaseMessage) -> Message:
             return Message.assistant(
                 content or ("" if it.tool_calls else "[message]"),
                 thinking_text=packed.words(THINKING),
-                tool_calls=[ToolCall(call["id"] or "", call["name"], json.dumps(call["args"])) for call in it.tool_calls],
+                tool_calls=[
+                    ToolCall(call["id"] or "", call["name"], json.dumps(call["args"]))
+                    for call in it.tool_calls
+                ],
                 usage=Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None,
                 sender=it.name or "",
                 metadata=metadata,
@@ -130,7 +190,7 @@ def message_of(it: BaseMessage) -> Message:
 
 
 def langchain_message(message: Message) -> BaseMessage:
-    """The message of LangChain that one of Recollect stands for, whoever wrote it. It has the mark of what is kept."""
+    """Return the message of LangChain for one of Recollect, whoever wrote it, marked as kept."""
     shape = message.metadata.get(KEY)
     found: BaseMessage
     if isinstance(shape, str):
@@ -141,23 +201,30 @@ def langchain_message(message: Message) -> BaseMessage:
     elif message.role is Role.TOOL:
         found = ToolMessage(message.content, tool_call_id=message.tool_call_id)
     else:
-        calls = [{"id": it.id, "name": it.name, "args": _arguments(it.arguments)} for it in message.tool_calls]
+        calls = [
+            {"id": it.id, "name": it.name, "args": _arguments(it.arguments)}
+            for it in message.tool_calls
+        ]
         found = AIMessage(message.content, tool_calls=calls)
     return _marked(found, message.sequence)
 
 
 class RecallStore(BaseStore):
-    """Conversations as items to search and to get. The namespace is `("conversations",)`, or `("conversations", CHANNEL)`."""
+    """Conversations as items to search and to get. The namespace is `("conversations",)`, or
+    `("conversations", CHANNEL)`.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answers operations one by one. Raises NotImplementedError for those that write, ValueError, RecollectError."""
+        """Answer operations one by one. Raises NotImplementedError for those that write,
+        ValueError, RecollectError.
+        """
         return list(map(self._answer, ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `batch`, in a thread of its own."""
+        """Answer operations as `batch` does, in a thread of its own."""
         return await asyncio.to_thread(self.batch, list(ops))
 
     def _answer(self, op: Op) -> Result:
@@ -169,7 +236,9 @@ class RecallStore(BaseStore):
             case ListNamespacesOp():
                 namespaces: list[tuple[str, ...]] = [(ROOT,)]
                 return namespaces
-        raise NotImplementedError("Recollect keeps what is said, not values of your own: this store is to read")
+        raise NotImplementedError(
+            "Recollect keeps what is said, not values of your own: this store is to read"
+        )
 
     def _get(self, op: GetOp) -> Item | None:
         channel = _channel(op.namespace)
@@ -179,34 +248,59 @@ class RecallStore(BaseStore):
             return None
         if channel not in {None, it.channel}:
             return None
-        value = {"name": it.title, "topics": list(it.topics), "abbreviation": it.abbreviation, "turns": it.turn_count}
-        return Item(value=value, key=it.id, namespace=(ROOT, it.channel), created_at=it.create_time, updated_at=it.update_time)
+        value = {
+            "name": it.title,
+            "topics": list(it.topics),
+            "abbreviation": it.abbreviation,
+            "turns": it.turn_count,
+        }
+        return Item(
+            value=value,
+            key=it.id,
+            namespace=(ROOT, it.channel),
+            created_at=it.create_time,
+            updated_at=it.update_time,
+        )
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         if op.filter:
-            raise NotImplementedError("this store has no filter but its namespace: (conversations, CHANNEL)")
+            raise NotImplementedError(
+                "this store has no filter but its namespace: (conversations, CHANNEL)"
+            )
         if op.limit + op.offset > _MOST:
             raise ValueError(f"limit and offset: Recollect answers at most {_MOST} conversations")
         channel, most = _channel(op.namespace_prefix), op.limit + op.offset
         if not op.query:
             recent = self._client.recall.recent(channel=channel, limit=most)
             items = [
-                _found(it.conversation.id, it.conversation.channel, it.conversation.update_time, None)
-                | {"name": it.conversation.title, "snippet": it.snippet, "abbreviation": it.conversation.abbreviation}
+                _found(
+                    it.conversation.id, it.conversation.channel, it.conversation.update_time, None
+                )
+                | {
+                    "name": it.conversation.title,
+                    "snippet": it.snippet,
+                    "abbreviation": it.conversation.abbreviation,
+                }
                 for it in recent
             ]
         else:
             answer = self._client.recall.search(op.query, channel=channel, limit=most)
             items = [
                 _found(it.conversation_id, it.channel, it.date, it.score)
-                | {"name": it.conversation_name, "snippet": _plain(it.snippet), "abbreviation": it.abbreviation}
+                | {
+                    "name": it.conversation_name,
+                    "snippet": _plain(it.snippet),
+                    "abbreviation": it.abbreviation,
+                }
                 | {"turns": list(it.matched_turns)}
                 for it in answer.results
             ]
         return [_item(it) for it in items[op.offset :]]
 
 
-def _found(conversation_id: str, channel: str, date: datetime, score: float | None) -> dict[str, Any]:
+def _found(
+    conversation_id: str, channel: str, date: datetime, score: float | None
+) -> dict[str, Any]:
     return {"key": conversation_id, "channel": channel, "date": date, "score": score}
 
 
@@ -216,17 +310,19 @@ def _item(fields: dict[str, Any]) -> SearchItem:
 
 
 def _channel(namespace: Sequence[str]) -> str | None:
-    """The channel that a namespace names; None for all. Raises ValueError."""
+    """Return the channel of a namespace; None for all. Raises ValueError."""
     match tuple(namespace):
         case () | ("conversations",):
             return None
         case ("conversations", channel):
             return channel
-    raise ValueError(f"the namespace is ({ROOT!r},) or ({ROOT!r}, CHANNEL), not {tuple(namespace)!r}")
+    raise ValueError(
+        f"the namespace is ({ROOT!r},) or ({ROOT!r}, CHANNEL), not {tuple(namespace)!r}"
+    )
 
 
 def _texts(it: BaseMessage) -> Iterable[Path]:
-    """Where the words of a message are, in what `message_to_dict` makes of it."""
+    """Return the places of a message's words in the output of `message_to_dict`."""
     if isinstance(it.content, str):
         yield ["data", "content"]
         return

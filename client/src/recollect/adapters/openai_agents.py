@@ -1,4 +1,5 @@
-"""A `Session` of the OpenAI Agents SDK over Recollect. Needs the extra `recollect-client[openai-agents]`.
+"""A `Session` of the OpenAI Agents SDK over Recollect. Needs the extra
+`recollect-client[openai-agents]`.
 
     from recollect import AsyncClient
     from recollect.adapters.openai_agents import RecollectSession
@@ -9,13 +10,15 @@
 
 What it maps, and what not:
 
-- Every item comes back exactly as the SDK gave it, and its words are found by `client.recall.search` at once.
+- Every item comes back exactly as the SDK gave it, and its words are found by
+  `client.recall.search` at once.
 - A session is a conversation of the channel `agents`, of the group that has the session's id.
-- A transcript only grows. `pop_item` therefore writes a line that takes the item back: the session does not have it any more, the
-  transcript and the search do.
-- `clear_session` begins a new conversation of that group, which is the session from then on. The old one stays, and is found; to be
-  rid of it, `client.conversations.delete` it.
-- A conversation that another program wrote can be continued: `RecollectSession.of(conversation_id, client)`.
+- A transcript only grows. `pop_item` therefore writes a line that takes the item back: the session
+  does not have it any more, the transcript and the search do.
+- `clear_session` begins a new conversation of that group, which is the session from then on. The
+  old one stays, and is found; to be rid of it, `client.conversations.delete` it.
+- A conversation that another program wrote can be continued: `RecollectSession.of(conversation_id,
+  client)`.
 """
 
 import hashlib
@@ -36,12 +39,21 @@ _NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 
 
 class RecollectSession:
-    """The memory of one agent's conversation. Tasks of one event loop may share it; every process that names it sees the same."""
+    """The memory of one agent's conversation. Tasks of one event loop may share it; every process
+    that names it sees the same.
+    """
 
     def __init__(
-        self, session_id: str, client: AsyncClient, *, channel: str = CHANNEL, session_settings: SessionSettings | None = None
+        self,
+        session_id: str,
+        client: AsyncClient,
+        *,
+        channel: str = CHANNEL,
+        session_settings: SessionSettings | None = None,
     ) -> None:
-        """`session_id` is any text of 1 to 320 characters. The conversation begins with the first item."""
+        """Open a session by its id, any text of 1 to 320 characters. The conversation begins with
+        the first item.
+        """
         if not session_id:
             raise ValueError("a session has an id")
         self.session_id = session_id
@@ -51,14 +63,24 @@ class RecollectSession:
         self._conversation_id = ""
 
     @classmethod
-    def of(cls, conversation_id: str, client: AsyncClient, *, session_settings: SessionSettings | None = None) -> Self:
-        """The session of a conversation that is there already, whoever began it. `clear_session` is not for it."""
+    def of(
+        cls,
+        conversation_id: str,
+        client: AsyncClient,
+        *,
+        session_settings: SessionSettings | None = None,
+    ) -> Self:
+        """Return the session of an existing conversation, whoever began it. It cannot be cleared by
+        `clear_session`.
+        """
         session = cls(conversation_id, client, session_settings=session_settings)
         session._conversation_id = conversation_id
         return session
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items of the session, oldest first; with `limit` the latest so many. Raises RecollectError."""
+        """Return the items of the session, oldest first; with `limit` the latest so many. Raises
+        RecollectError.
+        """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         conversation = await self._current()
@@ -68,15 +90,20 @@ class RecollectSession:
         return [cast(TResponseInputItem, item) for _, item in found]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Adds items, all of one call or none; of more than 1000 the first thousand first. Raises RecollectError."""
+        """Add items, all of one call or none; more than 1000 are sent in thousands. Raises
+        RecollectError.
+        """
         if not items:
             return
         conversation = await self._current() or await self._begin(1)
         for start in range(0, len(items), _MAX_BATCH):
-            await self._add(conversation.id, [cast(Item, dict(item)) for item in items[start : start + _MAX_BATCH]])
+            await self._add(
+                conversation.id,
+                [cast(Item, dict(item)) for item in items[start : start + _MAX_BATCH]],
+            )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Takes the latest item back and answers it; None if there is none. Raises RecollectError."""
+        """Take the latest item back and return it; None if there is none. Raises RecollectError."""
         conversation = await self._current()
         while conversation is not None:
             found = await self._latest(conversation, 1)
@@ -94,23 +121,32 @@ class RecollectSession:
         return None
 
     async def clear_session(self) -> None:
-        """Begins anew: the session has no items from now on. What was said stays in its conversation. Raises RecollectError."""
+        """Begin anew: the session has no items from now on. Earlier items stay in their
+        conversation. Raises RecollectError.
+        """
         if self._conversation_id:
-            raise NotImplementedError("this session is one conversation, which only grows: begin another")
+            raise NotImplementedError(
+                "this session is one conversation, which only grows: begin another"
+            )
         conversation = await self._current()
         if conversation is not None and conversation.message_count:
             await self._begin(_generation(conversation) + 1)
 
     async def _current(self) -> Conversation | None:
-        """The conversation that is the session now; None before its first item."""
+        """Return the session's current conversation; None before its first item."""
         calls = self._client.conversations
         if self._conversation_id:
             return await calls.get(self._conversation_id)
-        found = [it async for it in calls.list(channels=[self._channel], party=Party(group_id=self.session_id))]
+        found = [
+            it
+            async for it in calls.list(
+                channels=[self._channel], party=Party(group_id=self.session_id)
+            )
+        ]
         return max(found, key=_generation, default=None)
 
     async def _begin(self, generation: int) -> Conversation:
-        """Begins the conversation of this generation. Whoever begins it at the same time gets the same one."""
+        """Create the conversation of this generation. Concurrent callers get the same one."""
         return await self._client.conversations.create(
             self._channel,
             party=Party(group_id=self.session_id, thread_id=str(generation)),
@@ -122,27 +158,41 @@ class RecollectSession:
         try:
             await self._client.conversations.append_turn(conversation_id, messages)
         except InvalidArgument as error:
-            # A result whose call was taken back, or stands in another turn: it is kept, but as no result.
-            orphans = {int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))}
+            # A result whose call was taken back, or stands in another turn: it is kept, but as no
+            # result.
+            orphans = {
+                int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))
+            }
             if not orphans:
                 raise
             await self._add_bare(conversation_id, items, messages, orphans)
 
-    async def _add_bare(self, conversation_id: str, items: list[Item], messages: list[Message], orphans: set[int]) -> None:
+    async def _add_bare(
+        self, conversation_id: str, items: list[Item], messages: list[Message], orphans: set[int]
+    ) -> None:
         while True:
-            mended = [message_of(items[index], bare=True) if index in orphans else it for index, it in enumerate(messages)]
+            mended = [
+                message_of(items[index], bare=True) if index in orphans else it
+                for index, it in enumerate(messages)
+            ]
             try:
                 await self._client.conversations.append_turn(conversation_id, mended)
             except InvalidArgument as error:
-                more = {int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))} - orphans
+                more = {
+                    int(found[1]) for it in error.violations if (found := _NO_CALL.match(it.field))
+                } - orphans
                 if not more:
                     raise
                 orphans |= more
             else:
                 return
 
-    async def _latest(self, conversation: Conversation, limit: int | None) -> list[tuple[tuple[int, int], Item]]:
-        """The items that were not taken back, oldest first, each with its message and its place there."""
+    async def _latest(
+        self, conversation: Conversation, limit: int | None
+    ) -> list[tuple[tuple[int, int], Item]]:
+        """Return the items that were not taken back, oldest first, each with its message and its
+        place there.
+        """
         history = History(conversation)
         if limit is not None:
             history.max_turns = min(history.max_turns, max(limit, 10))

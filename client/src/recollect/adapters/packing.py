@@ -1,7 +1,8 @@
 """Another toolkit's message inside one of Recollect's, so that it comes back exactly.
 
-Its words go where Recollect keeps and finds words (content, thinking, a call's arguments). What is left of it, the shape, goes as
-JSON text into the metadata, with the places that the words were taken from.
+Its words go where Recollect keeps and finds words (content, thinking, a call's arguments). What is
+left of it, the shape, goes as JSON text into the metadata, with the places that the words were
+taken from.
 """
 
 import json
@@ -17,10 +18,13 @@ _LONG = 4096
 
 
 class Packed:
-    """A message of another toolkit, taken apart: the words of each place, and the shape as JSON text."""
+    """A message of another toolkit, taken apart: the words of each place, and the shape as JSON
+    text.
+    """
 
     def __init__(self, it: Any, words: Iterable[tuple[str, Path]], overflow: str) -> None:
-        """`words` are the places of texts, each with where its words go. Other long texts go to `overflow`.
+        """Pack a message. `words` are the places of texts, each with a list for its words. Other
+        long texts go to `overflow`.
 
         Raises TypeError for what JSON cannot hold.
         """
@@ -33,19 +37,20 @@ class Packed:
             self._take(overflow, path)
 
     def words(self, place: str) -> str:
-        """The words that go to a place."""
+        """Return the words of a place."""
         return _BETWEEN.join(self._pieces.get(place, ()))
 
     @property
     def shape(self) -> str:
-        """What is left, for `unpacked`."""
+        """Return the rest of the message, for `unpacked`."""
         return json.dumps({"shape": self._shape, "words": self._taken}, separators=(",", ":"))
 
     def _take(self, place: str, path: Path) -> None:
         holder = _at(self._shape, path[:-1])
         text = holder[path[-1]]
         kept = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-        # What Recollect does not keep exactly stays in the shape, where JSON spells it out; its words are there to be found.
+        # What Recollect does not keep exactly stays in the shape, where JSON spells it out; its
+        # words are there to be found.
         exact = kept == text
         if exact:
             holder[path[-1]] = None
@@ -54,7 +59,7 @@ class Packed:
 
 
 def unpacked(shape: str, words: dict[str, str]) -> Any:
-    """The message that was packed, of its shape and the words of each place."""
+    """Return the original message, made of its shape and the words of each place."""
     found = json.loads(shape)
     read = dict.fromkeys(words, 0)
     for place, path, length in found["words"]:

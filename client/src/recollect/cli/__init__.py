@@ -1,5 +1,6 @@
-"""The command line `recollect`: a person's way to the service. Needs the extra `recollect-client[cli]` (click and rich).
+"""The command line `recollect`. Needs the extra `recollect-client[cli]` (click and rich).
 
-`main` is where it begins; `group` has the commands, one file each. It uses the client as any program does; nothing in the package
-imports it.
+`main` is the entry point; `group` has the commands, most of them a module each. `import` reads
+files into `plans` (`transcript`, `recall_sets`), and `sending` carries them out. It uses the client
+as any program does; nothing else imports it.
 """

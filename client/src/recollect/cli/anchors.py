@@ -31,13 +31,22 @@ def list_(shell: Shell, key: str | None, superseded: bool) -> None:
         out.print(one_line(f"{it.key}: {it.value}", "dim" if it.superseded_time else "bold"))
         until = f" to {local(it.superseded_time)}" if it.superseded_time else " on"
         source = f", from {it.source.conversation_id} {it.source.sequence}" if it.source else ""
-        out.print(one_line(f"  from {local(it.create_time)}{until}, sure to {it.confidence:.2f}{source}", "dim"))
+        out.print(
+            one_line(
+                f"  from {local(it.create_time)}{until}, sure to {it.confidence:.2f}{source}", "dim"
+            )
+        )
 
 
 @anchors.command("set")
 @click.argument("key")
 @click.argument("value", nargs=-1, required=True)
-@click.option("--confidence", type=click.FloatRange(0, 1), metavar="0..1", help="How sure it is.  [default: the server's]")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1),
+    metavar="0..1",
+    help="The confidence.  [default: the server's]",
+)
 @click.option(
     "--source",
     nargs=2,
@@ -46,7 +55,13 @@ def list_(shell: Shell, key: str | None, superseded: bool) -> None:
     help="The message that it came from: its conversation, and its `sequence` in `show --json`.",
 )
 @with_shell
-def set_(shell: Shell, key: str, value: tuple[str, ...], confidence: float | None, source: tuple[str, int] | None) -> None:
+def set_(
+    shell: Shell,
+    key: str,
+    value: tuple[str, ...],
+    confidence: float | None,
+    source: tuple[str, int] | None,
+) -> None:
     """Set the anchor KEY to VALUE. A value that it had before is superseded and remembered."""
     it = shell.client.recall.set_anchor(key, " ".join(value), confidence=confidence, source=source)
     if shell.as_json:
@@ -61,9 +76,11 @@ def set_(shell: Shell, key: str, value: tuple[str, ...], confidence: float | Non
 @with_yes
 @with_shell
 def delete(shell: Shell, key: str, yes: bool) -> None:
-    """Forget the anchor KEY for good, with all values that it ever had. What was said stays in its conversation.
+    """Forget the anchor KEY for good, with all values that it ever had. What was said stays in its
+    conversation.
 
-    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a value that was forgotten.
+    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a value that was
+    forgotten.
     """
     if not yes:
         confirm(f"Forget {key!r} for good?")
@@ -72,4 +89,6 @@ def delete(shell: Shell, key: str, yes: bool) -> None:
         for it in forgotten:
             json_line(plain(it))
     else:
-        console().print(clean(f"{key} is forgotten: {', '.join(repr(it.value) for it in forgotten)}."))
+        console().print(
+            clean(f"{key} is forgotten: {', '.join(repr(it.value) for it in forgotten)}.")
+        )

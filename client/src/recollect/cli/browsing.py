@@ -12,7 +12,14 @@ from recollect import Conversation, LoadedConversation, Message, RecentOrder, Ro
 from recollect._shared.history import History
 from recollect._shared.plain import plain
 from recollect.cli.exits import NOT_FOUND, Ended
-from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, with_channels, with_shell, with_span
+from recollect.cli.options import (
+    CONVERSATION,
+    MAX_NUMBER,
+    Shell,
+    with_channels,
+    with_shell,
+    with_span,
+)
 from recollect.cli.printing import clean, console, json_line, local, one_line, warn
 from recollect.cli.reading import all_messages
 
@@ -22,12 +29,24 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 
 @click.command("list")
 @with_channels
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only about this topic; may be repeated.",
+)
 @click.option("--title", metavar="TEXT", help="Only with this text in the title.")
-@click.option("--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others.")
+@click.option(
+    "--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others."
+)
 @with_span
 @click.option(
-    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most to list; 0 means all.",
 )
 @with_shell
 def list_(
@@ -58,7 +77,11 @@ def list_(
     table = _table()
     for it in chosen:
         table.add_row(
-            clean(local(it.update_time)), clean(it.channel), _title(it), clean(str(it.turn_count)), clean(it.id, style="dim")
+            clean(local(it.update_time)),
+            clean(it.channel),
+            _title(it),
+            clean(str(it.turn_count)),
+            clean(it.id, style="dim"),
         )
     _print_table(table, "No conversations.")
 
@@ -67,17 +90,32 @@ def list_(
 @click.option("--channel", metavar="NAME", help="Only of this channel.")
 @with_span
 @click.option("--oldest-first", is_flag=True, help="The oldest first.")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="The most to list.",
+)
 @with_shell
 def recent(
-    shell: Shell, channel: str | None, since: datetime | None, until: datetime | None, oldest_first: bool, limit: int
+    shell: Shell,
+    channel: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    oldest_first: bool,
+    limit: int,
 ) -> None:
     """Browse conversations by time, with their notes or their last words."""
     order = RecentOrder.OLDEST_FIRST if oldest_first else RecentOrder.NEWEST_FIRST
-    found = shell.client.recall.recent(limit=limit, after=since, before=until, channel=channel, order=order)
+    found = shell.client.recall.recent(
+        limit=limit, after=since, before=until, channel=channel, order=order
+    )
     if shell.as_json:
         for entry in found:
-            json_line(plain(entry.conversation) | ({"snippet": entry.snippet} if entry.snippet else {}))
+            json_line(
+                plain(entry.conversation) | ({"snippet": entry.snippet} if entry.snippet else {})
+            )
         return
     out = console()
     if not found:
@@ -90,15 +128,38 @@ def recent(
 
 @click.command()
 @click.argument("conversation", type=CONVERSATION, required=False)
-@click.option("--channel", metavar="NAME", help="The newest conversation of this channel, where none is named.")
-@click.option("--turns", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many turns.")
-@click.option("--before", type=click.IntRange(1, MAX_NUMBER), metavar="TURN", help="The turns before this one: a page of history.")
+@click.option(
+    "--channel",
+    metavar="NAME",
+    help="The newest conversation of this channel, where none is named.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="The number of turns.",
+)
+@click.option(
+    "--before",
+    type=click.IntRange(1, MAX_NUMBER),
+    metavar="TURN",
+    help="The turns before this one: a page of history.",
+)
 @click.option("--all", "everything", is_flag=True, help="All turns, however many.")
 @with_shell
-def show(shell: Shell, conversation: str | None, channel: str | None, turns: int, before: int | None, everything: bool) -> None:
+def show(
+    shell: Shell,
+    conversation: str | None,
+    channel: str | None,
+    turns: int,
+    before: int | None,
+    everything: bool,
+) -> None:
     """Show what was said in CONVERSATION.
 
-    Without --all these are its newest turns, and the summary of what was compressed before them. As JSON every line is a message.
+    Without --all these are its newest turns, and the summary of what was compressed before them. As
+    JSON every line is a message.
     """
     if not conversation and not channel:
         raise click.UsageError("Name a conversation, or a channel with --channel.")
@@ -112,8 +173,15 @@ def show(shell: Shell, conversation: str | None, channel: str | None, turns: int
 
 
 def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | None = None) -> None:
-    """Print a loaded conversation: its newest turns with the summary of those before, or all of its `history`."""
-    it, messages, damaged, more = loaded.conversation, list(loaded.messages), loaded.damaged_lines, loaded.has_more
+    """Print a loaded conversation: its newest turns with the summary of those before, or all of its
+    `history`.
+    """
+    it, messages, damaged, more = (
+        loaded.conversation,
+        list(loaded.messages),
+        loaded.damaged_lines,
+        loaded.has_more,
+    )
     assert it is not None
     if history:
         messages, damaged, more = history.messages, history.damaged_lines, False
@@ -126,9 +194,16 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
     out = console()
     _print_heading(out, it)
     if more and messages:
-        out.print(clean(f"… there is more: --before {messages[0].turn_number}, or --all", style="dim"))
+        out.print(
+            clean(f"… there is more: --before {messages[0].turn_number}, or --all", style="dim")
+        )
     if loaded.compression_summary and not history:
-        out.print(clean(f"Summary of the turns up to {it.compressed_through}: {loaded.compression_summary}", "italic"))
+        out.print(
+            clean(
+                f"Summary of the turns up to {it.compressed_through}: {loaded.compression_summary}",
+                "italic",
+            )
+        )
     for turn, said in groupby(messages, key=lambda message: message.turn_number):
         out.print()
         for index, message in enumerate(said):
@@ -136,9 +211,11 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
 
 
 def print_message(out: Console, message: Message, margin: str = "") -> None:
-    """One message, for people."""
+    """Print one message for people."""
     head = clean(f"{margin}{local(message.timestamp)}  ", "dim")
-    head.append_text(one_line(message.sender_name or message.sender or message.role.value, _STYLES[message.role]))
+    head.append_text(
+        one_line(message.sender_name or message.sender or message.role.value, _STYLES[message.role])
+    )
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:
@@ -159,17 +236,30 @@ def _print_heading(out: Console, it: Conversation) -> None:
     heading = _title(it)
     heading.stylize("bold")
     out.print(heading)
-    facts = [it.id, it.channel, f"{it.turn_count} turns", local(it.update_time), *it.topics, "pinned" if it.pinned else ""]
+    facts = [
+        it.id,
+        it.channel,
+        f"{it.turn_count} turns",
+        local(it.update_time),
+        *it.topics,
+        "pinned" if it.pinned else "",
+    ]
     out.print(one_line("  ".join(filter(None, facts)), "dim"))
 
 
 def _title(it: Conversation) -> Text:
     title = one_line(it.title) if it.title else clean("(no title yet)", "dim")
-    return one_line(it.party.contact_name).append(" - ").append_text(title) if it.party and it.party.contact_name else title
+    return (
+        one_line(it.party.contact_name).append(" - ").append_text(title)
+        if it.party and it.party.contact_name
+        else title
+    )
 
 
 def _table() -> Table:
-    """Only the title gives way where the terminal is narrow: an id is there to be copied."""
+    """Return a table of conversations. On a narrow terminal only the title is cut: ids are there to
+    be copied.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, least in (("updated", 16), ("channel", 7), ("title", 1), ("turns", 5), ("id", 31)):
         table.add_column(name, min_width=least, no_wrap=name != "title")

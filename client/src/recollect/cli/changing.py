@@ -1,4 +1,6 @@
-"""`recollect rename`, `model`, `notes`, `redo-notes`, `switch` and `delete`: what a person changes about a conversation."""
+"""`recollect rename`, `model`, `notes`, `redo-notes`, `switch` and `delete`: what a person changes
+about a conversation.
+"""
 
 from datetime import datetime
 from typing import BinaryIO
@@ -45,23 +47,38 @@ def model(shell: Shell, conversation: str, model: str | None, default: bool) -> 
         raise click.UsageError("Name a model or --default, not both.")
     if model is None and not default:
         it = shell.client.conversations.get(conversation)
-        _print_changed(shell, it, f"is answered by {it.model or 'the default model of whoever calls'}")
+        _print_changed(
+            shell, it, f"is answered by {it.model or 'the default model of whoever calls'}"
+        )
         return
     it = shell.client.conversations.set_model(conversation, model or "")
-    _print_changed(shell, it, f"is answered by {it.model or 'the default model of whoever calls'} from here on")
+    _print_changed(
+        shell, it, f"is answered by {it.model or 'the default model of whoever calls'} from here on"
+    )
 
 
 @click.command()
 @click.argument("conversation", type=CONVERSATION)
 @with_text
 @click.option(
-    "--topic", "topics", multiple=True, metavar="NAME", help="A topic in kebab-case; may be repeated. They replace the old."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="A topic in kebab-case; may be repeated. They replace the old.",
 )
 @with_shell
-def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryIO | None, topics: tuple[str, ...]) -> None:
+def notes(
+    shell: Shell,
+    conversation: str,
+    words: tuple[str, ...],
+    file: BinaryIO | None,
+    topics: tuple[str, ...],
+) -> None:
     """Show the meeting notes of CONVERSATION, or record TEXT as its new ones.
 
-    The server writes notes by itself once a conversation is quiet. What is recorded here takes their place.
+    The server writes notes by itself once a conversation is quiet. What is recorded here takes
+    their place.
     """
     text = text_of(words, file)
     if text is None:
@@ -70,7 +87,14 @@ def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryI
         it = shell.client.conversations.get(conversation)
         if shell.as_json:
             written = {"notes": plain(it.notes)} if it.notes else {}
-            json_line({"conversationId": it.id, "abbreviation": it.abbreviation, "topics": list(it.topics)} | written)
+            json_line(
+                {
+                    "conversationId": it.id,
+                    "abbreviation": it.abbreviation,
+                    "topics": list(it.topics),
+                }
+                | written
+            )
         else:
             console().print(clean(it.abbreviation or "No notes yet."), soft_wrap=False)
             if by := _written_by(it):
@@ -83,7 +107,13 @@ def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryI
 @click.command("redo-notes")
 @click.argument("conversation", type=CONVERSATION, required=False)
 @with_channels
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only about this topic; may be repeated.",
+)
 @click.option(
     "--writer",
     "writers",
@@ -92,7 +122,9 @@ def notes(shell: Shell, conversation: str, words: tuple[str, ...], file: BinaryI
     help="Only notes that this one wrote; may be repeated. Without it, any but a caller's.",
 )
 @with_span
-@click.option("--all", "everything", is_flag=True, help="Every conversation, where nothing chooses some.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every conversation, where nothing chooses some."
+)
 @click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
 @with_shell
 def redo_notes(
@@ -108,7 +140,8 @@ def redo_notes(
 ) -> None:
     """Have the server write its notes anew: of CONVERSATION, or of all that match.
 
-    It writes them in the background. Those that it writes without a model never replace those of a model or of a caller.
+    It writes them in the background. Those that it writes without a model never replace those of a
+    model or of a caller.
     """
     answer = shell.client.conversations.regenerate_notes(
         conversation,
@@ -124,16 +157,34 @@ def redo_notes(
         json_line({"queued": answer.queued, "kept": answer.kept})
         return
     verb = "would get" if dry_run else "get"
-    console().print(clean(f"{answer.queued} conversations {verb} new notes; {answer.kept} others that match keep theirs."))
+    console().print(
+        clean(
+            f"{answer.queued} conversations {verb} new notes; {answer.kept} others that match"
+            " keep theirs."
+        )
+    )
 
 
 @click.command()
 @click.argument("conversation", type=CONVERSATION, required=False)
-@click.option("--from", "left", type=CONVERSATION, metavar="ID", help="The conversation that is left: notes are taken of it.")
-@click.option("--turns", type=click.IntRange(1, 1000), metavar="N", help="How many turns of the other are shown.")
+@click.option(
+    "--from",
+    "left",
+    type=CONVERSATION,
+    metavar="ID",
+    help="The conversation that is left: notes are taken of it.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="The number of turns of the other to show.",
+)
 @with_shell
 def switch(shell: Shell, conversation: str | None, left: str | None, turns: int | None) -> None:
-    """Leave one conversation, and show CONVERSATION, the one that comes next. Either may be left out."""
+    """Leave one conversation, and show CONVERSATION, the one that comes next. Either may be left
+    out.
+    """
     if conversation is None and left is None:
         raise click.UsageError("Name a conversation, or the one that is left with --from.")
     loaded = shell.client.conversations.switch(left, conversation, max_turns=turns)
@@ -146,23 +197,33 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
 
 
 @click.command()
-@click.argument("conversations", nargs=-1, required=True, type=CONVERSATION, metavar="CONVERSATION...")
+@click.argument(
+    "conversations", nargs=-1, required=True, type=CONVERSATION, metavar="CONVERSATION..."
+)
 @click.option(
     "--anchors",
     type=click.Choice([it.value for it in AnchorDisposition]),
-    help="What becomes of facts about the user that came from it. Without this, one that has some is not deleted.",
+    help="The fate of facts about the user that came from it. Without this, one that has"
+    " some is not deleted.",
 )
-@click.option("--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join.")
+@click.option(
+    "--force", is_flag=True, help="Pinned ones too: those that their channels' new messages join."
+)
 @with_yes
 @with_shell
-def delete(shell: Shell, conversations: tuple[str, ...], anchors: str | None, force: bool, yes: bool) -> None:
+def delete(
+    shell: Shell, conversations: tuple[str, ...], anchors: str | None, force: bool, yes: bool
+) -> None:
     """Remove each CONVERSATION for good, its text from every file of the service.
 
-    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a receipt, which says what was removed from where.
+    It asks first on a terminal; elsewhere it needs --yes. As JSON every line is a receipt, which
+    says what was removed from where.
     """
     if not yes:
         there = [shell.client.conversations.get(name) for name in dict.fromkeys(conversations)]
-        named = ", ".join(f"{it.id} ({it.title or 'no title yet'}, {it.turn_count} turns)" for it in there)
+        named = ", ".join(
+            f"{it.id} ({it.title or 'no title yet'}, {it.turn_count} turns)" for it in there
+        )
         confirm(f"Remove {named} for good?")
     disposition = None if anchors is None else AnchorDisposition(anchors)
     for name in dict.fromkeys(conversations):

@@ -19,20 +19,33 @@ _LEAVE = {"/quit", "/exit"}
 
 
 @click.command()
-@click.option("--name", default="default", show_default=True, metavar="NAME", help="Which conversation: cli:NAME.")
+@click.option(
+    "--name",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Which conversation: cli:NAME.",
+)
 @click.option("--answer-with", metavar="COMMAND", help="A shell command that answers.")
 @with_shell
 def chat(shell: Shell, name: str, answer_with: str | None) -> None:
     """Talk, one line at a time; every line is kept in the conversation cli:NAME.
 
-    Recollect has no model: without --answer-with nobody answers, and this keeps notes. With it, every line runs COMMAND in a shell.
-    It reads the conversation's working context, one JSON message a line and the one to answer last, and what it prints is the
-    answer: shown as it comes, live to whoever watches, and stored when the command ends well.
+    Recollect has no model: without --answer-with nobody answers, and this keeps notes. With it,
+    every line runs COMMAND in a shell. It reads the conversation's working context, one JSON
+    message a line and the one to answer last, and what it prints is the answer: shown as it comes,
+    live to whoever watches, and stored when the command ends well.
 
-    The server answers /new, /model, /history, /clear and /help. /quit, or the end of the input, leaves.
+    The server answers /new, /model, /history, /clear and /help. /quit, or the end of the input,
+    leaves.
     """
     if not shell.as_json:
-        console().print(clean(f"Kept in {CHANNEL}:{name}. /help says what there is; /quit or Ctrl-D leaves.", "dim"))
+        console().print(
+            clean(
+                f"Kept in {CHANNEL}:{name}. /help says what there is; /quit or Ctrl-D leaves.",
+                "dim",
+            )
+        )
     while (line := _next_line(shell)) is not None:
         text = line.strip()
         if text in _LEAVE:
@@ -41,9 +54,13 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
             continue
         try:
             # One id for each line that is typed: retries of the client store it once.
-            received = shell.client.channels.receive(CHANNEL, uuid.uuid4().hex, line, origin=CliOrigin(session_name=name)).outcome
+            received = shell.client.channels.receive(
+                CHANNEL, uuid.uuid4().hex, line, origin=CliOrigin(session_name=name)
+            ).outcome
         except Unimplemented as error:
-            raise Ended(f"this server knows no channels, which chat needs: {error}", REFUSED) from error
+            raise Ended(
+                f"this server knows no channels, which chat needs: {error}", REFUSED
+            ) from error
         if isinstance(received, CommandReply):
             _say(shell, received)
             continue
@@ -69,7 +86,7 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
 
 
 def _next_line(shell: Shell) -> str | None:
-    """What was typed; None at the end."""
+    """Return the next typed line; None at the end."""
     if sys.stdin.isatty() and not shell.as_json:
         with suppress(ModuleNotFoundError):
             import readline  # noqa: F401 - gives `input` its editing and history

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the sentence that says why. One table for all commands."""
+"""The ends of a command: its exit code and the sentence that says why, in one table for all."""
 
 import click
 
@@ -19,7 +19,8 @@ MEANINGS = {
     OK: "done",
     FAILED: "failed: a fault of the server, damaged data, a file that cannot be read or written",
     USAGE: "wrong usage: an unknown flag, or a value that the server refuses",
-    NOT_FOUND: "no such conversation (or anchor, owner, communication, escalation), or it was deleted",
+    NOT_FOUND: "no such conversation (or anchor, owner, communication, escalation), or it was"
+    " deleted",
     NOT_REACHABLE: "no server answers, or not in time",
     REFUSED: "the server refuses it as things stand now",
     INCOMPLETE: "done, but something was left out; each is named on standard error",
@@ -44,14 +45,17 @@ _BY_ERROR: dict[type[RecollectError], int] = {
 
 
 def code_of(error: RecollectError) -> int:
-    """The exit code for a failed call."""
+    """Return the exit code for a failed call."""
     return _BY_ERROR.get(type(error), FAILED)
 
 
 def sentence_of(error: RecollectError, address: str) -> str:
-    """What to tell the user, on one line."""
+    """Return the sentence about a failed call, on one line."""
     if isinstance(error, errors.Unavailable) and error.reason is None:
-        return f"no Recollect server answers on {address}: start one with `recollect-server serve`, or name it with --address"
+        return (
+            f"no Recollect server answers on {address}: start one with `recollect-server"
+            " serve`, or name it with --address"
+        )
     if isinstance(error, errors.DeadlineExceeded):
         return f"{address} did not answer in time"
     text = "; ".join(f"{it.field} {it.description}" for it in error.violations) or str(error)

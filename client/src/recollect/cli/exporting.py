@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
@@ -11,75 +13,178 @@ import click
 from recollect import Client, DataDamaged, NotFound
 from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended
-from recollect.cli.options import CONVERSATION, Shell, with_channels, with_shell
-from recollect.cli.printing import warn
+from recollect.cli.options import (
+    CONVERSATION,
+    NamedPath,
+    Shell,
+    with_channels,
+    with_patient_shell,
+)
+from recollect.cli.parallel import each
+from recollect.cli.plans import Tally
+from recollect.cli.printing import clean, console, json_line, warn
 from recollect.cli.reading import all_messages
+
+_INDEX = "conversations.db"
+"""The file of a server's index, by which its data folder is known."""
 
 
 @click.command()
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write into FILE.")
-@with_shell
-def export(shell: Shell, conversations: tuple[str, ...], channels: tuple[str, ...], output: Path | None) -> None:
+@click.option(
+    "--output", "-o", type=NamedPath(dir_okay=False), metavar="FILE", help="Write into FILE."
+)
+@click.option(
+    "--folder",
+    "-d",
+    type=NamedPath(file_okay=False),
+    metavar="DIR",
+    help="Write into DIR, a file conv-….jsonl for each conversation.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that are in DIR already.")
+@with_patient_shell
+def export(
+    shell: Shell,
+    conversations: tuple[str, ...],
+    channels: tuple[str, ...],
+    output: Path | None,
+    folder: Path | None,
+    overwrite: bool,
+) -> None:
     """Write conversations as JSON lines, all of them or those that are named.
 
-    The lines are those of the server's transcripts, checksums included: all messages, and the title, the topics, the model, the
-    newest compression and the newest notes as they stand now. Each conversation begins with a line of the type `meta`. FILE is
-    there when it is whole, and not before.
+    The lines are those of the server's transcripts, checksums included: all messages, and the
+    title, the topics, the model, the newest compression and the newest notes as they stand now.
+    Earlier ones, anchors, suggested splits, and which request wrote what, the API does not tell:
+    `recollect-server backup` keeps every line. Each conversation begins with a line of the type
+    `meta`. A file is there when it is whole, and not before.
     """
-    if output is None:
-        left_out = _write(shell.client, conversations, channels, sys.stdout.buffer)
-    else:
-        try:
-            # Made anew, for the owner alone, under a name that nobody can guess: others may write to its folder too.
-            with NamedTemporaryFile("wb", dir=output.parent, prefix=f".{output.name}.", suffix=".part", delete=False) as file:
-                part = Path(file.name)
-                try:
-                    left_out = _write(shell.client, conversations, channels, file)
-                    file.close()  # all of it is written before it takes the name
-                    part.replace(output)
-                finally:
-                    part.unlink(missing_ok=True)
-        except OSError as error:
-            raise Ended(f"cannot write {output}: {error.strerror}") from error
-    if left_out:
-        raise Ended(f"{left_out} conversations are not there in full", INCOMPLETE)
+    if output and folder:
+        raise click.UsageError("Give --output or --folder, not both.")
+    if overwrite and not folder:
+        raise click.UsageError("--overwrite is for --folder.")
+    try:
+        chosen = _chosen(shell.client, conversations, channels)
+        if folder:
+            tally = _write_folder(shell.client, folder, chosen, overwrite=overwrite)
+        elif output:
+            with _new_file(output) as file:
+                tally = _write(shell.client, chosen, file)
+        else:
+            tally = _write(shell.client, chosen, sys.stdout.buffer)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Ended(f"cannot write {output or folder}: {error.strerror}") from error
+    if folder and shell.as_json:
+        counts = {"conversations": tally.conversations_new, "messages": tally.messages_new}
+        json_line(counts | {"leftOut": len(tally.skips)})
+    elif folder:
+        written = f"{tally.conversations_new} conversations with {tally.messages_new} messages"
+        console().print(clean(f"Wrote {written} into {folder}."))
+    if tally.skips:
+        raise Ended(f"{len(tally.skips)} conversations are not there in full", INCOMPLETE)
 
 
-def _write(client: Client, names: tuple[str, ...], channels: tuple[str, ...], file: IO[bytes]) -> int:
-    """Writes conversations and answers how many of them are not there in full."""
-    left_out = 0
-    for name in _chosen(client, names, channels):
-        try:
-            now = client.conversations.load(name, max_turns=1)
-            assert now.conversation is not None, "a conversation that is named is answered or not found"
-            history = all_messages(client, now.conversation)
-        except (NotFound, DataDamaged) as error:
-            warn(f"left out {name}: {error}")
-            left_out += 1
-            continue
-        if history.damaged_lines:
-            warn(f"left out of {name}: {history.damaged_lines} damaged lines of its transcript")
-            left_out += 1
-        file.write(transcript.encode(transcript.beginning(now.conversation)))
-        file.writelines(map(transcript.encode, transcript.said(history.messages)))
-        file.writelines(map(transcript.encode, transcript.happened(now)))
-        file.flush()
-    return left_out
+def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -> list[str]:
+    """Return the ids asked for, newest first.
 
-
-def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -> Iterator[str]:
-    """The ids asked for, those first that changed last. Raises NotFound for a named one before anything is written."""
+    Raises NotFound for a name that is no conversation.
+    """
     if names:
         there = [client.conversations.get(name) for name in dict.fromkeys(names)]
-        yield from (it.id for it in there if not channels or it.channel in channels)
-        return
+        return [it.id for it in there if not channels or it.channel in channels]
     found: dict[str, None] = {}
     while True:
         before = len(found)
-        # One that gets a message while the pages are read moves to the front, unseen: read until nothing is new.
-        found |= dict.fromkeys(it.id for it in client.conversations.list(channels=channels, page_size=500))
+        # A conversation that gets a message while the pages are read moves to the front, unseen:
+        # read until nothing is new.
+        pages = client.conversations.list(channels=channels, page_size=500)
+        found |= dict.fromkeys(it.id for it in pages)
         if len(found) == before:
-            break
-    yield from found
+            return list(found)
+
+
+def _write_folder(client: Client, folder: Path, chosen: list[str], *, overwrite: bool) -> Tally:
+    """Write a file for each conversation, the one that changed last at the end. Raises OSError."""
+    if (folder / _INDEX).exists():
+        raise Ended(f"{folder} is the data folder of a server: name another one")
+    there = [name for name in chosen if _path(folder, name).exists()]
+    if there and not overwrite:
+        raise Ended(
+            f"{folder} has {len(there)} of these {len(chosen)} conversations already,"
+            f" {_path(folder, there[0]).name} first: name another folder, or replace them with"
+            " --overwrite"
+        )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    tally = Tally()
+    work = partial(_write_file, client, folder)
+    for one in each(work, reversed(chosen), total=len(chosen), title="Exporting"):
+        tally.add(one)
+        tally.skips += one.skips
+    return tally
+
+
+def _write_file(client: Client, folder: Path, conversation_id: str) -> Tally:
+    tally = Tally()
+    lines = _lines(client, conversation_id, tally)
+    if tally.conversations_new:
+        with _new_file(_path(folder, conversation_id)) as file:
+            file.writelines(lines)
+    return tally
+
+
+def _path(folder: Path, conversation_id: str) -> Path:
+    return folder / f"{conversation_id}.jsonl"
+
+
+def _write(client: Client, chosen: list[str], file: IO[bytes]) -> Tally:
+    """Write the conversations into one file. Raises OSError."""
+    tally = Tally()
+    for name in chosen:
+        file.writelines(_lines(client, name, tally))
+        file.flush()
+    return tally
+
+
+def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes]:
+    """Return the lines of a conversation, none where it cannot be read, and count them."""
+    try:
+        now = client.conversations.load(conversation_id, max_turns=1)
+        assert now.conversation is not None, "a conversation that is named is answered or not found"
+        history = all_messages(client, now.conversation)
+    except (NotFound, DataDamaged) as error:
+        _leave_out(tally, conversation_id, str(error))
+        return iter(())
+    if history.damaged_lines:
+        _leave_out(
+            tally, conversation_id, f"{history.damaged_lines} damaged lines of its transcript"
+        )
+    tally.conversations_new += 1
+    tally.messages_new += len(history.messages)
+    return map(transcript.encode, transcript.lines_of(now, history.messages))
+
+
+def _leave_out(tally: Tally, conversation_id: str, reason: str) -> None:
+    tally.skip(conversation_id, reason)
+    warn(f"left out of {conversation_id}: {reason}")
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name when it is whole. Raises OSError.
+
+    It is made anew, for the owner alone, under a name that nobody can guess: others may write to
+    its folder too.
+    """
+    with NamedTemporaryFile(
+        "wb", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+    ) as file:
+        part = Path(file.name)
+        try:
+            yield file
+            file.close()  # all of it is written before it takes the name
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

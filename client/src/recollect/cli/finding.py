@@ -15,17 +15,36 @@ from recollect.cli.printing import clean, console, json_line, local, marked, one
 @click.option("--messages", is_flag=True, help="The messages that fit best, not the conversations.")
 @click.option("--channel", metavar="NAME", help="Only of this channel.")
 @click.option("--conversation", type=CONVERSATION, metavar="ID", help="Only in this conversation.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only about this topic; may be repeated.")
-@click.option("--participant", "participants", multiple=True, metavar="NAME", help="Only with this participant; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only about this topic; may be repeated.",
+)
+@click.option(
+    "--participant",
+    "participants",
+    multiple=True,
+    metavar="NAME",
+    help="Only with this participant; may be repeated.",
+)
 @with_span
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="The most to list.",
+)
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 1),
     metavar="P",
-    help="Only what scores at least this. A score is the probability that the answer stands there or further down.",
+    help="Only what scores at least this. A score is the probability that the answer stands"
+    " there or further down.",
 )
-@click.option("--explain", is_flag=True, help="What each part of the search gave.")
+@click.option("--explain", is_flag=True, help="Show the part of each retriever in a score.")
 @with_shell
 def search(
     shell: Shell,
@@ -43,8 +62,9 @@ def search(
 ) -> None:
     """Find the conversations that answer a question best.
 
-    WORDS are a question or some words; no character in them is an operator. A search that finds nothing is no error. In JSON the
-    words that match stand between the characters U+E000 and U+E001.
+    WORDS are a question or some words; no character in them is an operator. A search that finds
+    nothing is no error. In JSON the words that match stand between the characters U+E000 and
+    U+E001.
     """
     answer = shell.client.recall.search(
         " ".join(words),
@@ -77,7 +97,9 @@ def _print_results(answer: SearchAnswer) -> None:
         heading.append_text(clean(f"  {it.score:.2f}", "dim"))
         out.print(heading)
         turns = ", ".join(map(str, it.matched_turns))
-        out.print(one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim"))
+        out.print(
+            one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim")
+        )
         out.print(marked(it.snippet), soft_wrap=False)
         _print_explanation(it.explanation)
         out.print()
@@ -89,7 +111,12 @@ def _print_hits(answer: SearchAnswer) -> None:
         out.print("Nothing found.")
     for it in answer.hits:
         heading = one_line(it.sender or it.role.value, "bold")
-        heading.append_text(one_line(f"  {local(it.date)}  {it.conversation_id}  turn {it.turn_number}  {it.score:.2f}", "dim"))
+        heading.append_text(
+            one_line(
+                f"  {local(it.date)}  {it.conversation_id}  turn {it.turn_number}  {it.score:.2f}",
+                "dim",
+            )
+        )
         out.print(heading)
         out.print(marked(it.snippet), soft_wrap=False)
         _print_explanation(it.explanation)

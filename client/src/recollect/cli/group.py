@@ -47,19 +47,36 @@ class _Commands(click.Group):
 def commands() -> None:
     """Read, search, continue and look after the conversations of a Recollect server.
 
-    On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON lines.
+    On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON
+    lines.
     """
 
 
 for command in (
-    *(list_, show, tail, search, recent, chat, switch, rename, model, notes, redo_notes, delete, export, import_, stats),
+    *(
+        list_,
+        show,
+        tail,
+        search,
+        recent,
+        chat,
+        switch,
+        rename,
+        model,
+        notes,
+        redo_notes,
+        delete,
+        export,
+        import_,
+        stats,
+    ),
     *(anchors, owners, communications, escalations),
 ):
     commands.add_command(command)
 
 
 def run(arguments: list[str]) -> int:
-    """Runs the command line and answers its exit code."""
+    """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # JSON is UTF-8 whatever the locale
     try:
@@ -73,9 +90,15 @@ def run(arguments: list[str]) -> int:
 
 
 def _shortened(error: click.ClickException) -> click.ClickException:
-    """Return the error with a sentence of bounded length: click repeats what was typed, however long."""
+    """Return the error with a sentence of bounded length: click repeats what was typed, however
+    long.
+    """
     sentence = error.format_message()
     if len(sentence) <= _LONGEST:
         return error
     sentence = f"{sentence[:_LONGEST]}…"
-    return click.UsageError(sentence, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(sentence)
+    return (
+        click.UsageError(sentence, error.ctx)
+        if isinstance(error, click.UsageError)
+        else click.ClickException(sentence)
+    )

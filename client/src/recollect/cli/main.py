@@ -1,4 +1,6 @@
-"""Where `recollect` begins: runs a command, and turns what went wrong into one sentence and an exit code."""
+"""The entry point of `recollect`: runs a command, and turns its failure into a sentence and an exit
+code.
+"""
 
 import sys
 from importlib.util import find_spec
@@ -7,9 +9,11 @@ NEEDS = ("click", "rich")
 
 
 def main() -> None:
-    """Runs the command line and exits."""
+    """Run the command line and exit."""
     if missing := [name for name in NEEDS if find_spec(name) is None]:
-        sys.stderr.write(f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n")
+        sys.stderr.write(
+            f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n"
+        )
         sys.exit(1)
     from recollect.cli.group import run
 

@@ -1,4 +1,6 @@
-"""What every command takes: where the server is, and how to print. And the kinds of values that several of them take."""
+"""Options that several commands take, and the types of their values. And the kinds of values that
+several of them take.
+"""
 
 import errno
 import os
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
@@ -29,11 +32,17 @@ if TYPE_CHECKING:
 else:  # before 8.4 click's types take no parameter
     _Text = _Moment = _File = click.ParamType
 
-_PATIENCE = RetryPolicy(max_attempts=4)
-_AGES = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_RETRY = RetryPolicy(max_attempts=4)
+LONG_TIMEOUT = 120.0
+_AGES = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
-_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
+PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _MAX_TEXT = 16 << 20
 """Bytes of a file. The server takes messages of at most 16 MiB."""
 MAX_NUMBER = 2**31 - 1
@@ -42,9 +51,10 @@ MAX_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What a command works with."""
+    """The client and the output form of a command."""
 
     client: Client
+    address: str
     as_json: bool
     """JSON lines: asked for, or because standard output is no terminal."""
 
@@ -63,15 +73,25 @@ class Address(_Text):
 
 
 def with_shell(command: F) -> F:
-    """Gives a command `--address`, `--timeout` and `--json`, and hands it a `Shell` first."""
+    """Give a command `--address`, `--timeout` and `--json`, and a `Shell` as its first argument."""
+    return _with_shell(command, DEFAULT_TIMEOUT)
 
+
+def with_patient_shell(command: F) -> F:
+    """Decorate a command as `with_shell`, with a time-out that suits calls of many megabytes."""
+    return _with_shell(command, LONG_TIMEOUT)
+
+
+def _with_shell(command: F, default_timeout: float) -> F:
     @wraps(command)
     def run(*, address: str, timeout: float, as_json: bool, **values: Any) -> Any:
         try:
-            with Client(address, timeout=timeout, retry=_PATIENCE) as client:
-                return command(Shell(client, as_json or not sys.stdout.isatty()), **values)
+            with Client(address, timeout=timeout, retry=_RETRY) as client:
+                as_json = as_json or not sys.stdout.isatty()
+                return command(Shell(client, address, as_json), **values)
         except RecollectError as error:
-            raise exits.Ended(exits.sentence_of(error, address), exits.code_of(error)) from error
+            sentence = exits.sentence_of(error, address)
+            raise exits.Ended(sentence, exits.code_of(error)) from error
 
     decorated: Any = run
     for option in (
@@ -79,10 +99,10 @@ def with_shell(command: F) -> F:
         click.option(
             "--timeout",
             type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
-            default=DEFAULT_TIMEOUT,
+            default=default_timeout,
             metavar="SECONDS",
             show_default=True,
-            help="How long a call may take.",
+            help="The longest time that a call may take.",
         ),
         click.option(
             "--address",
@@ -105,8 +125,13 @@ class ConversationId(_Text):
 
     name = "conversation"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Ids of the newest conversations, with their titles."""
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return ids of the newest conversations, with their titles."""
         address = ctx.params.get("address") or ctx.lookup_default("address") or DEFAULT_TARGET
         try:
             with Client(address, timeout=2, retry=None) as client:
@@ -114,7 +139,9 @@ class ConversationId(_Text):
         except RecollectError:
             return []
         return [
-            CompletionItem(it.id, help=" ".join(f"{it.channel} {it.title}".split())) for it in page if it.id.startswith(incomplete)
+            CompletionItem(it.id, help=" ".join(f"{it.channel} {it.title}".split()))
+            for it in page
+            if it.id.startswith(incomplete)
         ]
 
 
@@ -126,8 +153,10 @@ class When(_Moment):
     def __init__(self, *, ends: bool = False) -> None:
         self._ends = ends
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The time that is meant."""
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return the time."""
         if isinstance(value, datetime):
             return value
         try:
@@ -135,7 +164,8 @@ class When(_Moment):
                 found = datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
             else:
                 found = moment(value, None, ends=self._ends)
-                # In the zone of that moment, not of now: between them may lie a change of the clock.
+                # In the zone of that moment, not of now: between them may lie a change of the
+                # clock.
                 found = found if found.tzinfo else found.astimezone()
             in_range = found >= _EPOCH
         except OverflowError:
@@ -148,30 +178,56 @@ class When(_Moment):
 
 
 def with_span(command: F) -> F:
-    """Gives a command `--since` and `--until`."""
-    until = click.option("--until", type=When(ends=True), metavar="WHEN", help="Up to a date (its whole day), a time, or 7d ago.")
-    since = click.option("--since", type=When(), metavar="WHEN", help="From a date, a time, or 7d ago on.")
+    """Give a command `--since` and `--until`."""
+    until = click.option(
+        "--until",
+        type=When(ends=True),
+        metavar="WHEN",
+        help="Up to a date (its whole day), a time, or 7d ago.",
+    )
+    since = click.option(
+        "--since", type=When(), metavar="WHEN", help="From a date, a time, or 7d ago on."
+    )
     return since(until(command))
 
 
 def with_channels(command: F) -> F:
-    """Gives a command `--channel`, which may be repeated."""
-    return click.option("--channel", "channels", multiple=True, metavar="NAME", help="Only of this channel; may be repeated.")(
-        command
-    )
+    """Give a command `--channel`, which may be repeated."""
+    return click.option(
+        "--channel",
+        "channels",
+        multiple=True,
+        metavar="NAME",
+        help="Only of this channel; may be repeated.",
+    )(command)
+
+
+class NamedPath(click.Path):
+    """A path that is not empty. `pathlib` takes an empty one for the current folder."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not os.fspath(value):
+            self.fail("a path must not be empty: write . for the current folder", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Source(_File):
-    """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other might never end."""
+    """A file to read, opened at once, or `-`. A pipe is read only where a shell made it: any other
+    might never end.
+    """
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Open the file. Refuse what is no regular file."""
-        if value == "-" or value.startswith(_PIPES):
+        if value == "-" or value.startswith(PIPES):
             return click.File("rb").convert(value, param, ctx)
         try:
-            file = open(value, "rb", opener=_open_regular)  # noqa: SIM115 - the command closes it
+            file = open(value, "rb", opener=open_regular)  # noqa: SIM115 - the command closes it
         except OSError as error:
             self.fail(f"{value!r} cannot be read: {error.strerror}", param, ctx)
         if ctx is not None:
@@ -179,7 +235,10 @@ class Source(_File):
         return file
 
 
-def _open_regular(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
+    """Open a regular file, for `open`. Raises OSError for any other, also for a pipe without a
+    writer.
+    """
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -188,13 +247,19 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def with_text(command: F) -> F:
-    """Give a command a TEXT, as arguments or with `--file`. It gets them as `words` and `file`, which `text_of` takes."""
-    option = click.option("--file", type=Source(), metavar="FILE", help="Read TEXT from FILE; `-` is standard input.")
+    """Give a command a TEXT, as arguments or with `--file`. It gets them as `words` and `file`,
+    which `text_of` takes.
+    """
+    option = click.option(
+        "--file", type=Source(), metavar="FILE", help="Read TEXT from FILE; `-` is standard input."
+    )
     return click.argument("words", nargs=-1, metavar="[TEXT]...")(option(command))
 
 
 def text_of(words: tuple[str, ...], file: BinaryIO | None) -> str | None:
-    """Return the text that is given, None where there is none. Ends the command for a file that holds no text."""
+    """Return the text that is given, None where there is none. Ends the command for a file that
+    holds no text.
+    """
     if words and file:
         raise click.UsageError("Give the text as arguments or with --file, not both.")
     if file is None:
@@ -202,7 +267,10 @@ def text_of(words: tuple[str, ...], file: BinaryIO | None) -> str | None:
     with file:
         content = file.read(_MAX_TEXT + 1)
     if len(content) > _MAX_TEXT:
-        raise exits.Ended(f"{file.name} holds more than {_MAX_TEXT} bytes, which no message may have", exits.FAILED)
+        raise exits.Ended(
+            f"{file.name} holds more than {_MAX_TEXT} bytes, which no message may have",
+            exits.FAILED,
+        )
     try:
         return content.decode().rstrip("\n")
     except UnicodeDecodeError as error:
@@ -210,12 +278,16 @@ def text_of(words: tuple[str, ...], file: BinaryIO | None) -> str | None:
 
 
 def with_yes(command: F) -> F:
-    """Give a command that removes something for good `--yes`. It asks with `confirm` where that is not given."""
+    """Give a command that removes something for good `--yes`. It asks with `confirm` where that is
+    not given.
+    """
     return click.option("--yes", is_flag=True, help="Do not ask.")(command)
 
 
 def confirm(question: str) -> None:
-    """Ask on a terminal, and end the command unless the answer is yes. Where nobody can be asked, `--yes` has to be given."""
+    """Ask on a terminal, and end the command unless the answer is yes. Where nobody can be asked,
+    `--yes` has to be given.
+    """
     if not sys.stdin.isatty():
         raise click.UsageError("This cannot be undone: say with --yes that it is meant.")
     if not click.confirm(question, err=True):

@@ -11,7 +11,9 @@ from recollect.cli.printing import clean, console, json_line, one_line
 
 @click.group()
 def owners() -> None:
-    """Say whose addresses on which channels are an owner's. Anybody else's messages are a third party's."""
+    """Say whose addresses on which channels are an owner's. Anybody else's messages are a third
+    party's.
+    """
 
 
 @owners.command("list")
@@ -27,10 +29,16 @@ def list_(shell: Shell, channel: str | None, person: str | None) -> None:
 @owners.command()
 @click.argument("channel")
 @click.argument("identity")
-@click.option("--person", metavar="NAME", help="The person it belongs to: a search for one address of theirs finds the others.")
+@click.option(
+    "--person",
+    metavar="NAME",
+    help="The person it belongs to: a search for one address of theirs finds the others.",
+)
 @with_shell
 def add(shell: Shell, channel: str, identity: str, person: str | None) -> None:
-    """Say that IDENTITY on CHANNEL is an owner's: a phone number, an e-mail address, a user's id."""
+    """Say that IDENTITY on CHANNEL is an owner's: a phone number, an e-mail address, a user's
+    id.
+    """
     it = shell.client.channels.add_owner_identity(channel, identity, person=person)
     _print_one(shell, it, "is an owner's" + (f", {it.person}" if it.person else ""))
 
@@ -47,13 +55,19 @@ def remove(shell: Shell, channel: str, identity: str) -> None:
 
 @owners.command()
 @click.argument("person")
-@click.argument("identities", nargs=-1, required=True, metavar="CHANNEL IDENTITY [CHANNEL IDENTITY]...")
+@click.argument(
+    "identities", nargs=-1, required=True, metavar="CHANNEL IDENTITY [CHANNEL IDENTITY]..."
+)
 @with_shell
 def link(shell: Shell, person: str, identities: tuple[str, ...]) -> None:
     """Say that identities are all PERSON's, and list all of that person."""
     if len(identities) % 2:
-        raise click.UsageError("Name a channel and an identity there, as often as needed: one is left over.")
-    found = shell.client.channels.link_identities(person, zip(identities[::2], identities[1::2], strict=True))
+        raise click.UsageError(
+            "Name a channel and an identity there, as often as needed: one is left over."
+        )
+    found = shell.client.channels.link_identities(
+        person, zip(identities[::2], identities[1::2], strict=True)
+    )
     _print(shell, found, "Nothing is linked.")
 
 

@@ -1,4 +1,6 @@
-"""`recollect communications` and `recollect escalations`: third parties, how far they are trusted, and what the owner is asked."""
+"""`recollect communications` and `recollect escalations`: third parties, how far they are trusted,
+and what the owner is asked.
+"""
 
 from datetime import datetime
 from itertools import islice
@@ -36,14 +38,24 @@ def communications() -> None:
 
 
 @communications.command("list")
-@click.option("--party", metavar="ADDRESS", help="Only with this party, by its address as it is listed.")
-@click.option("--trust", type=_TRUST, help="Only with this trust.")
-@click.option("--open", "open_only", is_flag=True, help="Only those with a question that waits for the owner.")
 @click.option(
-    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+    "--party", metavar="ADDRESS", help="Only with this party, by its address as it is listed."
+)
+@click.option("--trust", type=_TRUST, help="Only with this trust.")
+@click.option(
+    "--open", "open_only", is_flag=True, help="Only those with a question that waits for the owner."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most to list; 0 means all.",
 )
 @with_shell
-def list_communications(shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int) -> None:
+def list_communications(
+    shell: Shell, party: str | None, trust: str | None, open_only: bool, limit: int
+) -> None:
     """List communications, the newest message first."""
     found = shell.client.external.list_communications(
         party=party,
@@ -67,15 +79,27 @@ def list_communications(shell: Shell, party: str | None, trust: str | None, open
 
 @communications.command()
 @click.argument("communication")
-@click.option("--messages", type=click.IntRange(1, _PAGE), default=20, show_default=True, help="How many of the newest.")
+@click.option(
+    "--messages",
+    type=click.IntRange(1, _PAGE),
+    default=20,
+    show_default=True,
+    help="The number of newest messages.",
+)
 @click.option("--all", "everything", is_flag=True, help="All messages, however many.")
 @with_shell
 def show(shell: Shell, communication: str, messages: int, everything: bool) -> None:
-    """Show what was written in COMMUNICATION, an id as `list` prints it. As JSON every line is a message."""
-    page = shell.client.external.get_communication(communication, page_size=_PAGE if everything else messages)
+    """Show what was written in COMMUNICATION, an id as `list` prints it. As JSON every line is a
+    message.
+    """
+    page = shell.client.external.get_communication(
+        communication, page_size=_PAGE if everything else messages
+    )
     it, newest_first = page.communication, list(page.messages)
     while everything and page.next_page_token:
-        page = shell.client.external.get_communication(communication, page_size=_PAGE, page_token=page.next_page_token)
+        page = shell.client.external.get_communication(
+            communication, page_size=_PAGE, page_token=page.next_page_token
+        )
         newest_first += page.messages
     if shell.as_json:
         for message in reversed(newest_first):
@@ -92,12 +116,22 @@ def show(shell: Shell, communication: str, messages: int, everything: bool) -> N
 
 @communications.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option("--party", metavar="ADDRESS", help="Only with this party: with --channel in any usual form, else as it is listed.")
+@click.option(
+    "--party",
+    metavar="ADDRESS",
+    help="Only with this party: with --channel in any usual form, else as it is listed.",
+)
 @click.option("--channel", metavar="NAME", help="Only on this channel.")
 @click.option("--trust", type=_TRUST, help="Only with this trust.")
 @click.option("--communication", metavar="ID", help="Only in this communication.")
 @with_span
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at the most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="The most to list.",
+)
 @with_shell
 def search(
     shell: Shell,
@@ -110,7 +144,9 @@ def search(
     until: datetime | None,
     limit: int,
 ) -> None:
-    """Find what third parties wrote and were told, by words. `recollect search` finds nothing of these."""
+    """Find what third parties wrote and were told, by words. `recollect search` finds nothing of
+    these.
+    """
     found = shell.client.external.search_communications(
         " ".join(words),
         limit=limit,
@@ -138,21 +174,39 @@ def search(
 @communications.command()
 @click.argument("channel")
 @click.argument("party")
-@click.option("--trust", "level", type=_TRUST, default=Trust.KNOWN.value, show_default=True, help="How far it is trusted.")
 @click.option(
-    "--scope", "scopes", multiple=True, metavar="NAME", help="With known: what it may be answered about; may be repeated."
+    "--trust",
+    "level",
+    type=_TRUST,
+    default=Trust.KNOWN.value,
+    show_default=True,
+    help="The trust in it.",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="NAME",
+    help="With known: what it may be answered about; may be repeated.",
 )
 @with_shell
 def register(shell: Shell, channel: str, party: str, level: str, scopes: tuple[str, ...]) -> None:
     """Say how far PARTY on CHANNEL is trusted, before its first message: then that asks nobody."""
-    _print_trust(shell, shell.client.external.register_contact(channel, party, trust=Trust(level), scopes=scopes))
+    _print_trust(
+        shell,
+        shell.client.external.register_contact(channel, party, trust=Trust(level), scopes=scopes),
+    )
 
 
 @communications.command()
 @click.argument("communication")
 @click.argument("level", type=_TRUST)
 @click.option(
-    "--scope", "scopes", multiple=True, metavar="NAME", help="With known: what it may be answered about; may be repeated."
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="NAME",
+    help="With known: what it may be answered about; may be repeated.",
 )
 @with_shell
 def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...]) -> None:
@@ -166,10 +220,17 @@ def trust(shell: Shell, communication: str, level: str, scopes: tuple[str, ...])
 @communications.command()
 @click.argument("communication")
 @with_text
-@click.option("--scope", metavar="NAME", help="What the reply is about.")
+@click.option("--scope", metavar="NAME", help="The subject of the reply.")
 @with_shell
-def reply(shell: Shell, communication: str, words: tuple[str, ...], file: BinaryIO | None, scope: str | None) -> None:
-    """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not allow one.
+def reply(
+    shell: Shell,
+    communication: str,
+    words: tuple[str, ...],
+    file: BinaryIO | None,
+    scope: str | None,
+) -> None:
+    """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not
+    allow one.
 
     Recollect sends nothing: whoever brings messages in also takes them out.
     """
@@ -181,10 +242,14 @@ def reply(shell: Shell, communication: str, words: tuple[str, ...], file: Binary
 
 
 @communications.command("tail")
-@click.option("--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead.")
+@click.option(
+    "--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead."
+)
 @with_shell
 def tail_communications(shell: Shell, cursor: str | None) -> None:
-    """Follow third parties live, until Ctrl-C. As JSON every line is one update, and its `kind` says what happened."""
+    """Follow third parties live, until Ctrl-C. As JSON every line is one update, and its `kind`
+    says what happened.
+    """
     out = console()
     with shell.client.external.watch(cursor=cursor) as watch:
         for update in watch:
@@ -203,13 +268,19 @@ def escalations() -> None:
 @click.option("--communication", metavar="ID", help="Only of this communication.")
 @click.option("--resolved", is_flag=True, help="Those that were resolved too.")
 @click.option(
-    "--limit", type=click.IntRange(0, MAX_NUMBER), default=50, show_default=True, help="How many at the most; 0 means all."
+    "--limit",
+    type=click.IntRange(0, MAX_NUMBER),
+    default=50,
+    show_default=True,
+    help="The most to list; 0 means all.",
 )
 @with_shell
 def list_escalations(shell: Shell, communication: str | None, resolved: bool, limit: int) -> None:
     """List the questions that wait for the owner, the oldest first."""
     found = shell.client.external.list_escalations(
-        communication_id=communication, include_resolved=resolved, page_size=min(limit or _PAGE, _PAGE)
+        communication_id=communication,
+        include_resolved=resolved,
+        page_size=min(limit or _PAGE, _PAGE),
     )
     chosen = list(islice(found, limit or None))
     if shell.as_json:
@@ -255,14 +326,24 @@ def _heading(it: ExternalCommunication) -> Text:
     """Return two lines: who it is and how far they are trusted, and what to name it by."""
     trusted = " ".join([it.trust.value, *it.scopes])
     party = f"{it.party_name} <{it.party}>" if it.party_name else it.party
-    heading = one_line(f"{party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations} open", "bold")
+    heading = one_line(
+        f"{party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations}"
+        " open",
+        "bold",
+    )
     return heading.append_text(clean(f"\n  {it.id}  {local(it.update_time)}", "dim"))
 
 
 def _print_message(out: Console, message: ExternalMessage) -> None:
     style = "bold green" if message.direction is Direction.OUTBOUND else "bold cyan"
     about = message.email.subject if message.email else message.scope
-    out.print(one_line(f"{_ARROWS[message.direction]} {local(message.timestamp)}  {message.sender_name}  {about}", style))
+    out.print(
+        one_line(
+            f"{_ARROWS[message.direction]} {local(message.timestamp)}  {message.sender_name} "
+            f" {about}",
+            style,
+        )
+    )
     if message.text:
         out.print(clean(message.text))
     for file in message.attachments:
@@ -299,7 +380,11 @@ def _record(update: CommunicationUpdate) -> dict[str, Any]:
     """Return an update as JSON. `kind` is the name in the contract."""
     name = type(update.kind).__name__
     record: dict[str, Any] = {"kind": name[0].lower() + name[1:], "cursor": update.cursor}
-    record |= {"communicationId": update.communication_id, "time": time_text(update.time), "reset": update.reset or None}
+    record |= {
+        "communicationId": update.communication_id,
+        "time": time_text(update.time),
+        "reset": update.reset or None,
+    }
     record = {key: value for key, value in record.items() if value}
     if isinstance(update.kind, CommunicationList):
         return record | {"communications": [plain(it) for it in update.kind.communications]}

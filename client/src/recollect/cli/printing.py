@@ -1,4 +1,4 @@
-"""What commands print: for people on a terminal, JSON lines for whatever else reads them."""
+"""Output of commands: for people on a terminal, JSON lines for programs."""
 
 import json
 import sys
@@ -16,32 +16,36 @@ _CONTROLS = {
     for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     if chr(code) not in _SHOWN
 }
-"""What moves a terminal's cursor, colours it, or turns its text around; stored text may hold it."""
+"""The characters that move a terminal's cursor, colour it, or turn its text around; stored text may
+hold them.
+"""
 
 
 def json_line(record: dict[str, Any]) -> None:
-    """One JSON object on a line of its own, at once."""
+    """Print one JSON object on a line of its own, at once."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 def console() -> Console:
-    """Where people read."""
+    """Return the console that people read."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Stored text as a terminal may show it: control characters are made visible, and nothing in it is markup."""
+    """Return stored text as a terminal may show it: control characters are made visible, and
+    nothing in it is markup.
+    """
     return Text().append(text.translate(_CONTROLS), style)
 
 
 def one_line(text: str, style: str = "") -> Text:
-    """Stored text without its line ends."""
+    """Return stored text without its line ends."""
     return clean(" ".join(text.split()), style)
 
 
 def marked(snippet: str) -> Text:
-    """A snippet on one line, the words that match in bold."""
+    """Return a snippet on one line, the words that match in bold."""
     shown = Text()
     for part in " ".join(snippet.split()).split(MATCH_START):
         matching, mark, rest = part.rpartition(MATCH_END)
@@ -51,11 +55,11 @@ def marked(snippet: str) -> Text:
 
 
 def local(moment: datetime | None) -> str:
-    """A time as the reader's clock has it, to the minute."""
+    """Return a time as the reader's clock has it, to the minute."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def warn(text: str) -> None:
-    """A sentence on standard error."""
+    """Print a sentence on standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -5,7 +5,7 @@ from recollect._shared.history import MAX_TOKENS, History
 
 
 def all_messages(client: Client, conversation: Conversation) -> History:
-    """All messages of a conversation. Raises RecollectError."""
+    """Return all messages of a conversation. Raises RecollectError."""
     history = History(conversation)
     while history.more:
         try:

@@ -30,7 +30,8 @@ class _Figures:
             conversations=1,
             turns=it.turn_count,
             messages=it.message_count,
-            # A Counter keeps the type of the first value that it is given: a bool would be printed as `true`.
+            # A Counter keeps the type of the first value that it is given: a bool would be printed
+            # as `true`.
             untitled=int(not it.title),
             namedByHand=int(it.manually_named),
             withNotes=int(bool(it.abbreviation)),
@@ -49,7 +50,12 @@ class _Figures:
     def record(self) -> dict[str, Any]:
         times = {"oldest": self.oldest, "newest": self.newest}
         failures = {"notesFailedOf": self.failures} if self.failures else {}
-        return dict(self.counts) | failures | {"cost": self.cost} | {name: time_text(it) for name, it in times.items() if it}
+        return (
+            dict(self.counts)
+            | failures
+            | {"cost": self.cost}
+            | {name: time_text(it) for name, it in times.items() if it}
+        )
 
 
 @click.command()
@@ -58,8 +64,9 @@ class _Figures:
 def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     """Count what the server keeps, by channel.
 
-    It is added up from the list of all conversations, which is all that the service tells a client. Bytes, the state of the index
-    and what waits for notes are told by `recollect-server stats`, on the server's machine.
+    It is added up from the list of all conversations, which is all that the service tells a client.
+    Bytes, the state of the index and what waits for notes are told by `recollect-server stats`, on
+    the server's machine.
     """
     total, by_channel = _Figures(), dict[str, _Figures]()
     # One that gets a message while the pages are read moves to the front, and may come twice.
@@ -72,13 +79,24 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     if not seen:
         total.counts.update(dict.fromkeys(("conversations", "turns", "messages"), 0))
     if shell.as_json:
-        json_line(total.record() | {"channels": {name: figures.record() for name, figures in sorted(by_channel.items())}})
+        json_line(
+            total.record()
+            | {"channels": {name: figures.record() for name, figures in sorted(by_channel.items())}}
+        )
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("channel", "conversations", "turns", "messages", "tokens in", "tokens out", "US$"):
-        table.add_column(name, justify="left" if name == "channel" else "right", min_width=len(name), no_wrap=True)
+        table.add_column(
+            name,
+            justify="left" if name == "channel" else "right",
+            min_width=len(name),
+            no_wrap=True,
+        )
     for name, figures in (*sorted(by_channel.items()), ("all", total)):
-        counts = (figures.counts[key] for key in ("conversations", "turns", "messages", "inputTokens", "outputTokens"))
+        counts = (
+            figures.counts[key]
+            for key in ("conversations", "turns", "messages", "inputTokens", "outputTokens")
+        )
         table.add_row(*map(clean, (name, *map(str, counts), f"{figures.cost:.2f}")))
     out = console()
     out.print(table, soft_wrap=False)

@@ -27,14 +27,28 @@ from recollect.cli.printing import clean, console, json_line, one_line, warn
 @click.command()
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
-@click.option("--turns", type=click.IntRange(1, 1000), default=3, show_default=True, help="How much of the newest comes first.")
-@click.option("--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead.")
+@click.option(
+    "--turns",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="The number of newest turns that come first.",
+)
+@click.option(
+    "--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead."
+)
 @with_shell
-def tail(shell: Shell, conversations: tuple[str, ...], channels: tuple[str, ...], turns: int, cursor: str | None) -> None:
+def tail(
+    shell: Shell,
+    conversations: tuple[str, ...],
+    channels: tuple[str, ...],
+    turns: int,
+    cursor: str | None,
+) -> None:
     """Follow conversations live, all of them or those that are named, until Ctrl-C.
 
-    Where the connection breaks it is made again, and nothing is missed or repeated. As JSON every line is one update: its `kind`
-    says what happened, and `cursor` is where to go on after it.
+    Where the connection breaks it is made again, and nothing is missed or repeated. As JSON every
+    line is one update: its `kind` says what happened, and `cursor` is where to go on after it.
     """
     followed = _Followed(console())
     with shell.client.conversations.watch(
@@ -56,7 +70,7 @@ class _Followed:
         self._last = ""
 
     def show(self, update: Update) -> None:
-        """One update. What nobody reads along with (deltas, notes) is left out."""
+        """Print one update. Deltas and notes are left out."""
         match update.kind:
             case ConversationList(conversations=newest):
                 if update.reset:
@@ -89,7 +103,11 @@ class _Followed:
 
     def _event(self, update: Update, what: str) -> None:
         name = self._names.get(update.conversation_id, "")
-        self._out.print(clean("* ", "yellow").append_text(one_line(f"{name} {update.conversation_id} {what}", "yellow")))
+        self._out.print(
+            clean("* ", "yellow").append_text(
+                one_line(f"{name} {update.conversation_id} {what}", "yellow")
+            )
+        )
 
 
 def _name(it: Conversation) -> str:
@@ -97,20 +115,49 @@ def _name(it: Conversation) -> str:
 
 
 def _record(update: Update) -> dict[str, Any]:
-    """An update as JSON. `kind` is the name in the contract."""
-    name = "ConversationLoaded" if isinstance(update.kind, LoadedConversation) else type(update.kind).__name__
+    """Return an update as JSON. `kind` is the name in the contract."""
+    name = (
+        "ConversationLoaded"
+        if isinstance(update.kind, LoadedConversation)
+        else type(update.kind).__name__
+    )
     kind = name[0].lower() + name[1:]
-    record: dict[str, Any] = {"kind": kind, "cursor": update.cursor, "conversationId": update.conversation_id}
-    record |= {"time": time_text(update.time) if update.time else None, "reset": update.reset or None}
+    record: dict[str, Any] = {
+        "kind": kind,
+        "cursor": update.cursor,
+        "conversationId": update.conversation_id,
+    }
+    record |= {
+        "time": time_text(update.time) if update.time else None,
+        "reset": update.reset or None,
+    }
     record = {key: value for key, value in record.items() if value}
     match update.kind:
         case ConversationList(conversations=newest):
             return record | {"conversations": [plain(it) for it in newest]}
-        case LoadedConversation(conversation=it, messages=messages) | ConversationUpdated(conversation=it, messages=messages):
-            more = {camel(name): value for name in ("has_more", "draft_id") if (value := getattr(update.kind, name, None))}
-            return record | ({"conversation": plain(it)} if it else {}) | {"messages": [plain(m) for m in messages]} | more
+        case (
+            LoadedConversation(conversation=it, messages=messages)
+            | ConversationUpdated(conversation=it, messages=messages)
+        ):
+            more = {
+                camel(name): value
+                for name in ("has_more", "draft_id")
+                if (value := getattr(update.kind, name, None))
+            }
+            return (
+                record
+                | ({"conversation": plain(it)} if it else {})
+                | {"messages": [plain(m) for m in messages]}
+                | more
+            )
         case ConversationCreated(conversation=it):
             return record | {"conversation": plain(it)}
-        case ConversationRenamed() | ConversationAbbreviated() | SplitSuggested() | MessageDelta() | ConversationDeleted():
+        case (
+            ConversationRenamed()
+            | ConversationAbbreviated()
+            | SplitSuggested()
+            | MessageDelta()
+            | ConversationDeleted()
+        ):
             return record | plain(update.kind)
     raise TypeError(f"an update of a kind that this command does not know: {update.kind!r}")

@@ -1,37 +1,79 @@
-"""The lines of a transcript, as the server keeps them and `recollect-server export` writes them: JSON with a checksum.
-
-A file may hold several conversations, one after the other: each begins with its `meta` line.
+"""The lines of a transcript, as the server keeps them and `export` writes them: JSON with a
+checksum.
 """
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from recollect import Attachment, Conversation, LoadedConversation, Message, NoteRecord, Party, Role, ToolCall, Usage
+from recollect import (
+    Attachment,
+    LoadedConversation,
+    Message,
+    NoteRecord,
+    Party,
+    Role,
+    ToolCall,
+    Usage,
+)
 from recollect._shared.plain import camel, plain, time_text
 
+LOST_CHANNEL = "unknown"
+"""The channel of a conversation whose first line is lost or names none."""
 _CHECKSUM = len(b',"crc":"00000000"}')
-
-
-_MAX_DEPTH = 64  # of what a line holds; the server takes metadata of 24 levels
+_MAX_DEPTH = 64  # levels of nesting in a line; the server takes metadata of 24
+_CONVERSATION_ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_JOINERS = {"\u200c", "\u200d"}  # invisible, and part of words and of emoji
 
 
 class Damaged(Exception):
     """The line is none of a transcript, or not as it was written."""
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The facts with which a conversation is created."""
+
+    id: str
+    """The id that the conversation has in its file, in whatever form; empty where it has none."""
+    channel: str
+    create_time: datetime | None = None
+    participants: tuple[str, ...] = ()
+    party: Party | None = None
+    model: str = ""
+    pinned: bool = False
+
+
+def is_conversation_id(text: str) -> bool:
+    """Return whether a text has the form of a conversation's id."""
+    return _CONVERSATION_ID.fullmatch(text) is not None
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without control characters and marks that reverse it.
+
+    Senders and participants of earlier versions may hold such; the server takes none now.
+    """
+    text = "".join(it for it in text if it in _JOINERS or unicodedata.category(it) != "Cf")
+    return " ".join(_LINE_BREAKING.sub(" ", text).split())
+
+
 def encode(fields: dict[str, Any]) -> bytes:
-    """A line with its checksum: CRC-32 of all bytes before it."""
+    """Return a line with its checksum: the CRC-32 of all bytes before it."""
     body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """What a line says. One without a checksum is taken at its word: people write such. Raises Damaged."""
+    """Return the fields of a line. People write lines without a checksum. Raises Damaged."""
     line = line.strip()
     try:
         fields = json.loads(line)
@@ -48,7 +90,7 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 def _check_depth(value: Any) -> None:
-    """Refuse what is nested so deeply that to walk through it would overflow the stack. Raises Damaged."""
+    """Refuse a value so deep that walking through it would overflow the stack. Raises Damaged."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         nested = [it for it in level if isinstance(it, dict | list)]
@@ -58,62 +100,72 @@ def _check_depth(value: Any) -> None:
     raise Damaged(f"nested deeper than {_MAX_DEPTH} levels")
 
 
-def beginning(it: Conversation) -> dict[str, Any]:
-    """The first line of a conversation."""
-    fields: dict[str, Any] = {"type": "meta", "id": it.id, "channel": it.channel, "created": time_text(it.create_time)}
-    fields |= {"participants": list(it.participants)}
+def lines_of(now: LoadedConversation, messages: list[Message]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a conversation, with all its messages and what holds now besides them."""
+    it = now.conversation
+    assert it is not None
+    beginning: dict[str, Any] = {"type": "meta", "id": it.id, "channel": it.channel}
+    beginning |= {"created": time_text(it.create_time), "participants": list(it.participants)}
     if it.model:
-        fields["model"] = it.model
+        beginning["model"] = it.model
     if it.party:
-        fields["party"] = plain(it.party)
-    return fields
-
-
-def said(messages: list[Message]) -> Iterator[dict[str, Any]]:
-    """The lines of messages. Those of one turn are a batch: it is stored whole or not at all where it is imported."""
+        beginning["party"] = plain(it.party)
+    yield beginning
     for _, group in groupby(messages, key=lambda message: message.turn_number):
         turn = list(group)
         for index, message in enumerate(turn, start=1):
-            fields = {"type": "turn", "role": message.role.value, "content": message.content} | plain(message)
-            del fields["sequence"]
-            yield fields | ({"batch": [index, len(turn)]} if len(turn) > 1 else {})
+            # A turn is a batch: it is stored whole or not at all where it is imported.
+            yield _line_of(message) | ({"batch": [index, len(turn)]} if len(turn) > 1 else {})
+    time = time_text(it.update_time)
+    for event in _events_of(now):
+        yield {"type": "event"} | event | {"timestamp": time}
 
 
-def happened(now: LoadedConversation) -> Iterator[dict[str, Any]]:
-    """The lines of what happened to a conversation besides its messages, as far as it still holds."""
+def _line_of(message: Message) -> dict[str, Any]:
+    fields = {"type": "turn", "role": message.role.value, "content": message.content}
+    fields |= plain(message)
+    del fields["sequence"]
+    if message.metadata:  # on the wire it has no order, and two exports shall be equal
+        fields["metadata"] = json.loads(json.dumps(message.metadata, sort_keys=True))
+    return fields
+
+
+def _events_of(now: LoadedConversation) -> Iterator[dict[str, Any]]:
     it = now.conversation
     assert it is not None
-    time, topics = time_text(it.update_time), list(it.topics)
+    topics = list(it.topics)
     if it.title and (not it.manually_named or (topics and not it.abbreviation)):
-        title = {"title": it.title, "topics": topics} | _written_by(it.notes.title if it.notes else None)
-        yield {"type": "event", "event": "title_assigned"} | title | {"timestamp": time}
+        by = _written_by(it.notes.title if it.notes else None)
+        yield {"event": "title_assigned", "title": it.title, "topics": topics} | by
     if it.compressed_through:
-        compression = {"compressedThrough": it.compressed_through, "summary": now.compression_summary}
-        yield {"type": "event", "event": "compression"} | compression | {"timestamp": time}
+        summary = {"compressedThrough": it.compressed_through, "summary": now.compression_summary}
+        yield {"event": "compression"} | summary
     if it.abbreviation:
         notes = {"text": it.abbreviation} | ({"topics": topics} if topics else {})
-        notes |= _written_by(it.notes.abbreviation if it.notes else None)
-        yield {"type": "event", "event": "abbreviation"} | notes | {"timestamp": time}
+        yield (
+            {"event": "abbreviation"}
+            | notes
+            | _written_by(it.notes.abbreviation if it.notes else None)
+        )
     if it.manually_named:
-        yield {"type": "event", "event": "meta_update", "title": it.title, "manuallyNamed": True, "timestamp": time}
+        yield {"event": "meta_update", "title": it.title, "manuallyNamed": True}
     if it.pinned:
-        yield {"type": "event", "event": "meta_update", "pinned": True, "timestamp": time}
+        yield {"event": "meta_update", "pinned": True}
 
 
 def _written_by(record: NoteRecord | None) -> dict[str, Any]:
-    """Return what a line says of who wrote a note: nothing where nothing is recorded."""
+    """Return the writer of a note as a line has it: nothing where nothing is recorded."""
     if record is None or record.writer == "unknown":
         return {}
     return {"writer": record.writer} | ({"model": record.model} if record.model else {})
 
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what a sender of earlier versions may hold, and none may now
-
-
 def message_of(fields: dict[str, Any]) -> Message:
-    """The message of a line. Raises Damaged."""
+    """Return the message of a line. Raises Damaged."""
     try:
-        usage = fields.get("usage")
+        usage, turn = fields.get("usage"), fields.get("turnNumber", 0)
+        if not isinstance(turn, int):
+            raise TypeError(f"turnNumber is {turn!r:.50}")
         return Message(
             role=Role(fields["role"]),
             content=fields.get("content", ""),
@@ -122,34 +174,81 @@ def message_of(fields: dict[str, Any]) -> Message:
             usage=None if usage is None else Usage(usage.get("input", 0), usage.get("output", 0)),
             cost=fields.get("cost"),
             channel=fields.get("channel", ""),
-            sender=" ".join(_CONTROLS.sub(" ", fields.get("sender") or "").split()),
+            sender=one_line(fields.get("sender") or ""),
             sender_name=fields.get("senderName", ""),
-            tool_calls=tuple(ToolCall(it["id"], it["name"], it.get("arguments", "")) for it in fields.get("toolCalls", ())),
+            tool_calls=tuple(
+                ToolCall(it["id"], it["name"], it.get("arguments", ""))
+                for it in fields.get("toolCalls", ())
+            ),
             tool_call_id=fields.get("toolCallId", ""),
             attachments=tuple(
-                Attachment(it["mediaType"], it["uri"], it.get("bytesLength", 0)) for it in fields.get("attachments", ())
+                Attachment(it["mediaType"], it["uri"], it.get("bytesLength", 0))
+                for it in fields.get("attachments", ())
             ),
             metadata=fields.get("metadata") or {},
-            turn_number=fields.get("turnNumber", 0),
+            turn_number=turn,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"no message: {type(error).__name__} {error}") from None
 
 
-def party_of(fields: dict[str, Any]) -> Party | None:
-    """The party of a first line. Raises Damaged."""
-    given = fields.get("party")
-    if not given:
-        return None
-    names = {camel(name): name for name in ("contact", "group_id", "thread_id", "subject", "contact_name")}
+def stamp_of(fields: dict[str, Any]) -> tuple[str, int, int]:
+    """Return the request of a line, its place in the batch and the batch's size. Raises Damaged."""
+    match fields.get("batch", [1, 1]):
+        case [int(index), int(size)] if 1 <= index <= size:
+            return str(fields.get("requestId", "")), index, size
+        case batch:
+            raise Damaged(f"no batch: {batch!r:.50}")
+
+
+def beginning_of(fields: dict[str, Any]) -> Beginning:
+    """Return the beginning that a line of the type `meta` describes. Raises Damaged.
+
+    Where the line tells no time, the conversation's id does.
+    """
+    own, participants = str(fields.get("id") or ""), fields.get("participants") or []
+    if not isinstance(participants, list) or not all(isinstance(it, str) for it in participants):
+        raise Damaged("no beginning: participants is no list of names")
     try:
-        return Party(**{names[key]: value for key, value in given.items()})
+        created = time_of(fields["created"]) if "created" in fields else _time_of_id(own)
+    except ValueError as error:
+        raise Damaged(f"no beginning: created: {error}") from None
+    party = fields.get("party")
+    names = {
+        camel(it): it for it in ("contact", "group_id", "thread_id", "subject", "contact_name")
+    }
+    try:
+        party = Party(**{names[key]: value for key, value in party.items()}) if party else None
     except (KeyError, AttributeError) as error:
-        raise Damaged(f"no party: {error}") from None
+        raise Damaged(f"no beginning: party: {error}") from None
+    return Beginning(
+        own,
+        str(fields.get("channel", LOST_CHANNEL)),
+        created,
+        tuple(map(one_line, participants)),
+        party,
+        fields.get("model") or "",
+        bool(fields.get("pinned")),
+    )
+
+
+def _time_of_id(conversation_id: str) -> datetime | None:
+    """Return the time of a conversation's id, a ULID; None for another text or a time beyond
+    clocks.
+    """
+    if not is_conversation_id(conversation_id):
+        return None
+    milliseconds = 0
+    for character in conversation_id[5:15]:
+        milliseconds = 32 * milliseconds + _CROCKFORD.index(character)
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def time_of(text: Any) -> datetime:
-    """A time of a line. Raises ValueError."""
+    """Return a time as a line has it. Raises ValueError."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no time")
     found = datetime.fromisoformat(text)

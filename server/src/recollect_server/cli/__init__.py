@@ -1,8 +1,7 @@
-"""Floor 7: the commands of `recollect-server`, one file each. Of the server `__main__` alone imports them.
+"""The commands of `recollect-server`, a module each: the top layer, which `__main__` alone imports.
 
-`serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder (`folder`). `import`, `export`
-and `health` call a running server as any client does: `remote` reaches it, `recall_sets` and `transcripts` read files into a
-`plan`, `sending` carries it out, `conversion` stands between the house's types and the client's, `parallel` does many at a time.
+`serve` builds an `app`. `verify`, `rebuild`, `backup`, `restore` and `stats` work on a data folder
+(`folder`). `health` calls a running server. `recollect`, the client's command line, has the rest.
 """
 
 import gc
@@ -19,15 +18,15 @@ _MODULES = {
     "serve": "serve",
     "config": "config",
     "health": "health",
-    "import": "importing",
-    "export": "exporting",
     "verify": "verify",
     "rebuild": "rebuild",
     "backup": "backup",
     "restore": "backup",
     "stats": "stats",
 }
-"""The module of each command. It is imported when the command is asked for: `serve` needs nothing of the client."""
+"""The module of each command. It is imported when the command is asked for."""
+_MOVED = ("import", "export")
+"""Commands of earlier versions that are commands of `recollect` now."""
 
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 """Messages of the loader of shared libraries where memory is too small."""
@@ -40,9 +39,11 @@ class _Commands(click.Group):
         return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name in _MOVED:
+            raise click.UsageError(f"moved: recollect {cmd_name} … (`recollect {cmd_name} --help` has its flags)")
         if cmd_name not in _MODULES:
             return None
-        command: click.Command = getattr(_imported(_MODULES[cmd_name]), "import_" if cmd_name == "import" else cmd_name)
+        command: click.Command = getattr(_imported(_MODULES[cmd_name]), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -57,9 +58,7 @@ def _imported(name: str) -> Any:
     try:
         return import_module(f"recollect_server.cli.{name}")
     except (ImportError, MemoryError, OSError) as error:
-        if isinstance(error, MemoryError) or any(
-            text in str(error) for text in ("failed to map segment", "Cannot allocate memory")
-        ):
+        if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
             raise SystemExit("Error: there is not enough memory to load the program: raise the limit (ulimit -v)") from None
         raise
     finally:

@@ -34,9 +34,9 @@ def asks(marks: NDArray[np.int64]) -> NDArray[np.bool_]:
     return marks & _ASKS > 0
 
 
-def named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
-    """Whether the question has the sender's first name."""
-    return np.isin(marks >> _NAME, [name_hash(word) for word in _WORD.findall(question.lower())])
+def names(marks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the hash of each sender's first name (`name_hash`); 0 for none."""
+    return marks >> _NAME
 
 
 def name_hash(name: str) -> int:

@@ -142,11 +142,12 @@ class Passages:
                 if (word := _ASCII_WORD.match(lower, at)) and not (at and lower[at - 1].isalnum()):
                     places.add(word.span())
                 at = lower.find(beginning, at + 1)
-        for first, last in sorted(places):
-            word_there = lower[first:last]
-            if word_there not in self._stems:
-                ((_, _, self._stems[word_there]),) = self.tokenise(word_there)
-            yield first, last, self._stems[word_there]
+        words = [(first, last, lower[first:last]) for first, last in sorted(places)]
+        if unknown := {likely for _, _, likely in words} - self._stems.keys():  # all at once: each asks the index
+            tokens = self.tokenise(" ".join(unknown))
+            self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
+        for first, last, likely in words:
+            yield first, last, self._stems[likely]
 
 
 def passage_at(text: str, position: int) -> str:

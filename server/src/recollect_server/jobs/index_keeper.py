@@ -15,7 +15,7 @@ class IndexKeeper:
         self._space = space
         self._seconds = seconds
         self._wait = seconds
-        self._loop = Loop("index-keeper", self._look, wait=0.0 if space.suspects.reason else seconds)
+        self._loop = Loop("index-keeper", self._look, wait=seconds if space.is_verified else 0.0)
         self._loop.start()
 
     def stop(self) -> None:

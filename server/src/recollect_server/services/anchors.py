@@ -12,7 +12,7 @@ import structlog
 from recollect_server.domain.anchors import Anchor, history
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
 from recollect_server.domain.errors import AnchorNotFound, IndexUnavailable, InvalidField, RequestIdReused
-from recollect_server.services.idempotency import key_of
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.services.working_context import message_at
@@ -64,7 +64,7 @@ class Anchors:
         """Sets an anchor, durable when it returns. The one that the key had is superseded and remembered."""
         payload = {"key": key, "value": value, "confidence": confidence, "source": source}
         request = key_of("SetAnchor", request_id, payload)
-        with self._space.request_locks.hold(request_id or key):
+        with self._space.exclusive(request=request_id or key):
             if request and (known := self._known(request)):
                 return self._as_it_was(key, known)
             conversation_id, sequence = source or ("", 0)
@@ -72,9 +72,8 @@ class Anchors:
             if not source:
                 self._append(new, request)
             else:
-                with self._space.locks.hold(conversation_id):  # it is not deleted meanwhile
-                    head = self._space.head(conversation_id)
-                    if message_at(self._space, head, sequence) is None:
+                with self._space.reading(conversation_id) as state:  # it is not deleted meanwhile
+                    if message_at(self._space, state, sequence) is None:
                         raise InvalidField.of("source.sequence", f"is {sequence}, and no message of the conversation is there")
                     self._append(new, request)
         return self._histories(key)[key][0]
@@ -85,7 +84,7 @@ class Anchors:
         What was said stays in its conversation. Returns what was forgotten; nothing if this request had forgotten it before.
         """
         request = key_of("DeleteAnchor", request_id, {"key": key})
-        with self._space.request_locks.hold(request_id or key):
+        with self._space.exclusive(request=request_id or key):
             if request and self._known(request):
                 return []
             with self._file.lock:
@@ -127,9 +126,9 @@ class Anchors:
                 raise AnchorNotFound(entry.content.key)
         known = self._file.request(request.id)
         try:
-            elsewhere = None if known else self._space.known_request(request.id)
+            elsewhere = not known and self._space.has_request(request.id)
         except IndexUnavailable:
-            elsewhere = None
+            elsewhere = False
         if elsewhere or (known and known.stamp.request_hash != request.hash):
             raise RequestIdReused(request.id)
         return known

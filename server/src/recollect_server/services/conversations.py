@@ -1,8 +1,7 @@
 """Conversations: begin, write, read, name, list and delete them."""
 
-import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,9 +25,7 @@ from recollect_server.domain.conversation import (
     fold,
 )
 from recollect_server.domain.errors import (
-    ConversationExists,
     ConversationNotFound,
-    ConversationPinned,
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
@@ -40,14 +37,12 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.naming import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
-from recollect_server.services import deletion
-from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of
+from recollect_server.services.space.deletion import Receipt
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState, RequestKey, placed
+from recollect_server.services.space.state import ConversationState, placed
 from recollect_server.services.working_context import turns_of
-from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Filter
-from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.lines import messages_of
 from recollect_server.storage.logs.record import message_fields
@@ -63,15 +58,6 @@ class Appended:
     messages: list[Message]
     cursor: str
     duplicate: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a delete removed, and from where."""
-
-    conversation_id: str
-    removed: Removed
-    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +77,12 @@ class Conversations:
         """`notes_by_rule`: the server writes notes without a model, which replaces no others."""
         self._space = space
         self._notes_by_rule = notes_by_rule
-        self._replays = Replays()
-        self._deletes: dict[str, threading.Event] = {}  # of the deletes under way, set at their end; changed under the locks
 
     # Reading ------------------------------------------------------------------------------------------------------------
 
     def get(self, conversation_id: str) -> Conversation:
         """What is known of a conversation."""
-        with self._space.locks.hold(conversation_id):
-            return self._space.head(conversation_id).conversation
+        return self._space.read(conversation_id).conversation
 
     def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:
         """A page of those that match, newest update first."""
@@ -128,8 +111,8 @@ class Conversations:
         """
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
-        with self._space.request_locks.hold(request_id or "RegenerateNotes"):
-            if request and (known := find_known(self._space, request, None)):
+        with self._space.exclusive(request=request_id or "RegenerateNotes"):
+            if request and (known := self._space.find_request(request)):
                 queued, kept = orjson.loads(known.answer)
                 return queued, kept
             if chosen.conversation_id:
@@ -179,10 +162,9 @@ class Conversations:
             payload["pinned"] = True
         request = key_of("Create", request_id, payload)
         place = place_of(channel, party)
-        held: AbstractContextManager[object] = self._space.place_locks.hold(place.name) if pinned and place.known else nullcontext()
-        with self._space.request_locks.hold(request_id or channel), held:
-            if request and (known := find_known(self._space, request, None)):
-                stored, conversation = as_it_was(self._space, self._replays, known, None)
+        with self._space.exclusive(request=request_id, place=place.name if pinned and place.known else ""):
+            if request and (known := self._space.find_request(request)):
+                stored, conversation = self._space.replay(known, None)
                 if pinned and place.known:
                     before = {it for it in self._pinned_at(place) if it < conversation.id}  # others took the place since
                     self._unpin_others(place, conversation.id, before)
@@ -195,23 +177,19 @@ class Conversations:
             empty = fold(None, began)
             assert empty is not None
             check_writable(empty, [message.channel for message in messages])
-            head = ConversationState(empty, 0, 1, None, indexed=True)
-            first = placed(head, self._joined(head, messages, None), now)
+            state = ConversationState(empty, 0, 1, None, indexed=True)
+            first = placed(state, self._joined(state, messages, None), now)
             others = self._pinned_at(place) if pinned and place.known else set()
-            with self._space.locks.hold(conversation_id):
-                if given and self._space.logs.is_taken(given):
-                    raise ConversationExists(given)
-                done = self._space.begin([began, *first], conversation_id, request)
+            done = self._space.begin([began, *first], request, is_named=bool(given))
             self._unpin_others(place, conversation_id, others)
         return Appended(
-            done.head.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
+            done.state.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
         )
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the place's lock."""
-        index = self._space.index
-        newest = self._space.routes.pinned(index, place)
-        return {*index.routing.pinned(place, settled=True), *([newest] if newest else [])}
+        newest = self._space.pinned_at(place)
+        return {*self._space.index.routing.pinned(place, settled=True), *([newest] if newest else [])}
 
     def _unpin_others(self, place: Place, conversation_id: str, others: set[str]) -> None:
         """Unpin those that had the place of a conversation before it, and queue their notes.
@@ -220,13 +198,13 @@ class Conversations:
         """
         for other in sorted(others):
             try:
-                with self._space.locks.hold(other):
-                    head = self._space.end(other)
-                    if not head.conversation.pinned or place_of(head.conversation.channel, head.conversation.party) != place:
+                with self._space.writing(other) as state:
+                    pinned = state.conversation
+                    if not pinned.pinned or place_of(pinned.channel, pinned.party) != place:
                         continue
-                    self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
-                if head.number is not None:
-                    self._space.index.notes.want(head.number, None)
+                    self._space.append(state, [Continued(conversation_id, self._space.clock())])
+                if state.number is not None:
+                    self._space.index.notes.want(state.number, None)
             except (ConversationNotFound, StorageUnavailable, IndexUnavailable) as error:
                 log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 
@@ -248,22 +226,21 @@ class Conversations:
         if in_reply_to_turn is not None:
             payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
-        with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
-            head = self._space.end(conversation_id)
-            if request and (known := find_known(self._space, request, conversation_id)):
-                stored, conversation = as_it_was(self._space, self._replays, known, head)
+        with self._space.writing(conversation_id, request=request_id) as state:
+            if request and (known := self._space.find_request(request, conversation_id)):
+                stored, conversation = self._space.replay(known, state)
                 return Appended(conversation, stored, self._space.index.log.cursor_text(known.cursor), duplicate=True)
-            if expected_turn is not None and expected_turn != head.conversation.turn_count:
-                if self._space.held(conversation_id):
+            if expected_turn is not None and expected_turn != state.conversation.turn_count:
+                if self._space.pending_messages(conversation_id):
                     raise StorageUnavailable("the transcript cannot be written yet, and messages are held that may open a turn")
-                raise TurnOutOfDate(expected_turn, head.conversation.turn_count)
-            if head.conversation.pinned:
-                check_writable(head.conversation, [message.channel for message in messages])
-            joined = self._joined(head, messages, in_reply_to_turn)
-            lines: list[Content] = [*placed(head, joined, self._space.clock())]
-            done = self._space.commit(head, lines, request, draft_id=draft_id)
+                raise TurnOutOfDate(expected_turn, state.conversation.turn_count)
+            if state.conversation.pinned:
+                check_writable(state.conversation, [message.channel for message in messages])
+            joined = self._joined(state, messages, in_reply_to_turn)
+            lines: list[Content] = [*placed(state, joined, self._space.clock())]
+            done = self._space.append(state, lines, request, draft_id=draft_id)
         return Appended(
-            done.head.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
+            done.state.conversation, messages_of(done.lines), self._space.index.log.cursor_text(done.cursor), duplicate=False
         )
 
     def assign_title(
@@ -272,35 +249,37 @@ class Conversations:
         """Name a conversation as the server itself does: a name that was given by hand stands."""
         payload = {"id": conversation_id, "title": title, "automatic": True, "topics": topics} | _payload_of(by)
         request = key_of("Rename", request_id, payload)
-        return self._record(
-            conversation_id, request, lambda _: TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)
+        return self._space.record(
+            conversation_id, lambda _: [TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)], request
         )
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Names a conversation for good."""
         request = key_of("Rename", request_id, {"id": conversation_id, "title": title})
-        return self._record(conversation_id, request, lambda _: MetaUpdated(self._space.clock(), title=title, manually_named=True))
+        return self._space.record(
+            conversation_id, lambda _: [MetaUpdated(self._space.clock(), title=title, manually_named=True)], request
+        )
 
     def set_model(self, conversation_id: str, model: str, request_id: str) -> Conversation:
         """Sets the model that answers."""
         request = key_of("SetModel", request_id, {"id": conversation_id, "model": model})
-        return self._record(conversation_id, request, lambda _: MetaUpdated(self._space.clock(), model=model))
+        return self._space.record(conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request)
 
     def record_compression(self, conversation_id: str, through: int, summary: str, request_id: str) -> Conversation:
         """Records that a summary stands for the turns up to `through` from now on."""
         request = key_of("RecordCompression", request_id, {"id": conversation_id, "through": through, "summary": summary})
 
-        def event(head: ConversationState) -> Content:
-            known = head.conversation
+        def event(state: ConversationState) -> list[Content]:
+            known = state.conversation
             if not max(1, known.compressed_through) <= through <= known.turn_count:
                 raise InvalidField.of(
                     "compressed_through",
                     f"is {through}; a summary may cover from turn {max(1, known.compressed_through)} (what the last one"
                     f" covers) to turn {known.turn_count} (the newest)",
                 )
-            return Compressed(through, summary, self._space.clock())
+            return [Compressed(through, summary, self._space.clock())]
 
-        return self._record(conversation_id, request, event)
+        return self._space.record(conversation_id, event, request)
 
     def record_abbreviation(
         self, conversation_id: str, text: str, topics: tuple[str, ...], by: NoteRecord, request_id: str
@@ -308,8 +287,8 @@ class Conversations:
         """Record notes that the caller wrote, or brings: then `by` says who did."""
         payload = {"id": conversation_id, "text": text, "topics": topics} | _payload_of(by)
         request = key_of("RecordAbbreviation", request_id, payload)
-        return self._record(
-            conversation_id, request, lambda _: Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)
+        return self._space.record(
+            conversation_id, lambda _: [Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)], request
         )
 
     def queue_notes(self, conversation_id: str) -> None:
@@ -319,23 +298,21 @@ class Conversations:
         been idle for a while.
         """
         with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
-            with self._space.locks.hold(conversation_id):
-                head = self._space.head(conversation_id)
-            if head.number is not None and notes_due(head.conversation):
-                self._space.index.notes.want(head.number, None)
+            state = self._space.read(conversation_id)
+            if state.number is not None and notes_due(state.conversation):
+                self._space.index.notes.want(state.number, None)
 
     def leave(self, conversation_id: str, following_id: str, max_turns: int, request_id: str) -> None:
         """Queues the abbreviation of a conversation that was switched away from (unset, or the same: of none)."""
         request = key_of("Switch", request_id, {"id": conversation_id, "to": following_id, "max_turns": max_turns})
-        with self._space.request_locks.hold(request_id or conversation_id):
-            if request and find_known(self._space, request, None):
+        with self._space.exclusive(request=request_id):
+            if request and self._space.find_request(request):
                 return
             known = KnownRequest(request.id, request.hash, conversation_id or following_id) if request else None
             if conversation_id and conversation_id != following_id:
-                with self._space.locks.hold(conversation_id):
-                    head = self._space.head(conversation_id)
-                if head.number is not None:
-                    self._space.index.notes.want(head.number, known)
+                number = self._space.read(conversation_id).number
+                if number is not None:
+                    self._space.index.notes.want(number, known)
             elif known:
                 self._space.index.requests.add(known)
 
@@ -346,84 +323,21 @@ class Conversations:
         """
         payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
-        while True:
-            if (under_way := self._deletes.get(conversation_id)) is not None:
-                under_way.wait()
-            with self._space.request_locks.hold(request_id or conversation_id), self._space.locks.hold(conversation_id):
-                if conversation_id in self._deletes:
-                    continue
-                if request and (known := find_known(self._space, request, None)):
-                    return _receipt(known)
-                number = self._begin_delete(conversation_id, anchors, force=force)
-                done = self._deletes[conversation_id] = threading.Event()
-            break
-        try:
-            # Without the locks, which other conversations share: the rest may take seconds.
-            return self._finish_delete(conversation_id, number, request)
-        finally:
-            del self._deletes[conversation_id]
-            done.set()
-
-    def _begin_delete(self, conversation_id: str, anchors: int, *, force: bool) -> int | None:
-        """Makes the conversation unknown, durably. Returns its number if it is indexed. Hold its lock."""
-        head = self._space.head(conversation_id)
-        if head.conversation.pinned and not force:
-            raise ConversationPinned(conversation_id)
-        number = head.number
-        deletion.settle_anchors(self._space, conversation_id, number, anchors)
-        self._space.logs.begin_delete(conversation_id)
-        self._space.forget(conversation_id)
-        self._space.pending.release(conversation_id)
-        self._space.lag.caught_up(conversation_id)
-        self._space.routes.forget(conversation_id)
-        self._replays.forget(conversation_id)
-        return number
-
-    def _finish_delete(self, conversation_id: str, number: int | None, request: RequestKey | None) -> Receipt:
-        time = self._space.clock()
-        own = deletion.drop_anchors(self._space.anchors, conversation_id)
-        forgotten = sum(forget(conversation_id, number) for forget in self._space.forgetting)
-        removed = deletion.finish_delete(self._space.logs, self._space.index, conversation_id, time)
-        if own:
-            removed["anchors"] = removed.get("anchors", 0) + own
-        self._space.anchors.changed()
-        if forgotten:
-            removed["vectors"] = forgotten
-        hit("delete.log_emptied")
-        if request:
-            answer = orjson.dumps({"removed": removed, "time": time}).decode()
-            self._space.index.requests.add(KnownRequest(request.id, request.hash, conversation_id, answer=answer))
-        hit("delete.remembered")
-        return Receipt(conversation_id, removed, time)
+        return self._space.delete(conversation_id, anchors, request, force=force)
 
     # Inside -------------------------------------------------------------------------------------------------------------
 
-    def _record(
-        self, conversation_id: str, request: RequestKey | None, event: Callable[[ConversationState], Content]
-    ) -> Conversation:
-        """Appends one event line; `event` makes it, or refuses, knowing the conversation's end."""
-        name = request.id if request else conversation_id
-        with self._space.request_locks.hold(name), self._space.locks.hold(conversation_id):
-            head = self._space.end(conversation_id)
-            if request and (known := find_known(self._space, request, conversation_id)):
-                return as_it_was(self._space, self._replays, known, head)[1]
-            content = event(head)
-            hit("event.begun")
-            done = self._space.commit(head, [content], request)
-            hit("event.recorded")
-            return done.head.conversation
-
-    def _joined(self, head: ConversationState, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
+    def _joined(self, state: ConversationState, messages: list[Message], in_reply_to_turn: int | None) -> list[Message]:
         """Return the messages with the turns of those that join an earlier one than the newest.
 
         Raises InvalidField for a tool result whose call was not made, or was answered; for a call whose id its turn has; and for a
         turn that is not there.
         """
-        newest = head.conversation.turn_count
+        newest = state.conversation.turn_count
         if in_reply_to_turn is not None and not 1 <= in_reply_to_turn <= newest:
             there = f"has turns 1 to {newest}" if newest else "has no turn yet"
             raise InvalidField.of("in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}")
-        calls = _Calls(head, partial(self._calls_of, head))
+        calls = _Calls(state, partial(self._calls_of, state))
         joined: list[Message] = []
         for index, message in enumerate(messages):
             if message.role is Role.USER or newest == 0:
@@ -446,11 +360,11 @@ class Conversations:
             joined.append(message if turn == newest else replace(message, turn_number=turn))
         return joined
 
-    def _calls_of(self, head: ConversationState, turn: int) -> dict[str, bool]:
+    def _calls_of(self, state: ConversationState, turn: int) -> dict[str, bool]:
         """Return the tool calls of a turn, and whether each waits for its result."""
         calls: dict[str, bool] = {}
-        written = turns_of(self._space, head, turn, turn, is_locked=True).messages
-        for message in [*written, *(m for m in self._space.held(head.conversation.id) if m.turn_number == turn)]:
+        written = turns_of(self._space, state, turn, turn, is_locked=True).messages
+        for message in [*written, *(m for m in self._space.pending_messages(state.conversation.id) if m.turn_number == turn)]:
             calls.update((call.id, True) for call in message.tool_calls)
             if message.tool_call_id:
                 calls[message.tool_call_id] = False
@@ -463,9 +377,9 @@ class _Calls:
     Exact for the turns that are asked for by number, which are read; for other turns what the conversation notes of them.
     """
 
-    def __init__(self, head: ConversationState, read: Callable[[int], dict[str, bool]]) -> None:
+    def __init__(self, state: ConversationState, read: Callable[[int], dict[str, bool]]) -> None:
         self._read = read
-        self._noted = head.conversation.open_calls
+        self._noted = state.conversation.open_calls
         self._turns: dict[int, dict[str, bool]] = {}
 
     def begin(self, turn: int) -> None:
@@ -504,8 +418,3 @@ def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:
     """Raises ConversationReadOnly if the conversation is pinned and one of these channels (empty: its own) is another."""
     if conversation.pinned and any(channel not in ("", conversation.channel) for channel in channels):
         raise ConversationReadOnly(conversation.id, conversation.channel)
-
-
-def _receipt(known: KnownRequest) -> Receipt:
-    answer = orjson.loads(known.answer)
-    return Receipt(known.conversation_id, answer["removed"], answer["time"])

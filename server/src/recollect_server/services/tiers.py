@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from recollect_server.domain.context import Context, Tier
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.tiers import Transition
 
@@ -36,7 +37,7 @@ class Tiers:
         self._waiting: deque[Transition] = deque(maxlen=_WAITING)
         self._hits: Counter[str] = Counter()
         self._flushing = threading.Lock()  # held while moves are written, so that they are written in order
-        space.recent_turns.evicted = self.left_memory
+        space.subscribe(Deleted, self._forget)
         try:
             before = space.index.tiers.last(_MOST)
         except IndexUnavailable:
@@ -84,8 +85,9 @@ class Tiers:
             if self._known.get(conversation_id, (Tier.COLD, 0))[0] is Tier.HOT:
                 self._move(conversation_id, Tier.WARM, "its newest turns left the memory")
 
-    def forget(self, conversation_id: str, _number: int | None) -> int:
-        """A conversation is deleted. Answers 0: this is no part of the receipt."""
+    def _forget(self, event: Deleted) -> None:
+        """Drop a deleted conversation. It is no part of the receipt."""
+        conversation_id = event.conversation_id
         with self._flushing:
             with self._guard:
                 self._known.pop(conversation_id, None)
@@ -94,7 +96,6 @@ class Tiers:
                 self._waiting.extend(kept)
             with suppress(IndexUnavailable):  # it is made anew, without them
                 self._space.index.tiers.forget(conversation_id)
-        return 0
 
     def flush(self) -> None:
         """Writes what waits. Raises IndexUnavailable; then it waits on."""

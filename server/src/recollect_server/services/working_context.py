@@ -5,7 +5,6 @@ Read from the transcript each time, with the index only saying where; without th
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -75,8 +74,7 @@ class WorkingContext:
     ) -> Loaded:
         """The newest turns of a conversation, or those before a turn or a line. 0 means the default."""
         limits = Limits(max_turns or self._defaults.max_turns, max_tokens or self._defaults.max_tokens, self._defaults.max_bytes)
-        with self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+        head = self._space.read(conversation_id)
         conversation = head.conversation
         history = bool(before_turn or before_sequence)
         after_turn = 0 if history else conversation.compressed_through
@@ -259,8 +257,7 @@ def read_turns(
     damaged, left_out = _around(space, head.conversation.id, places, end, range_of_turns)
     _check_taken_in(space, head)
     if left_out or not seems_whole:
-        with nullcontext() if is_locked else space.locks.hold(head.conversation.id):
-            space.compare(head.conversation.id)
+        space.compare(head.conversation.id, is_locked=is_locked)
     return Turns(turns.messages, turns.damaged + damaged)
 
 
@@ -279,7 +276,7 @@ def _around(space: Space, conversation_id: str, places: list[Place], size: int, 
         sequence, offset, length = ordered[-1]
         gaps.append((sequence, offset + length, size))
     for at, (sequence, start, end) in enumerate(gaps, start=1):
-        for line in space.logs.read(conversation_id, Position(sequence, start), end) if start < end else ():
+        for line in space.lines(conversation_id, Position(sequence, start), end) if start < end else ():
             content = line.entry.content if line.entry else None
             if isinstance(content, Message):
                 left_out = left_out or turns[0] <= content.turn_number <= turns[1]
@@ -290,7 +287,7 @@ def _around(space: Space, conversation_id: str, places: list[Place], size: int, 
 
 def _check_taken_in(space: Space, head: ConversationState) -> None:
     """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read, and before it answered."""
-    if space.lag.has(head.conversation.id):
+    if space.is_lagging(head.conversation.id):
         raise IndexUnavailable("the index did not take in the newest lines")
 
 
@@ -298,7 +295,7 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     """The messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
-    lines = space.logs.read_at(conversation_id, places)
+    lines = space.lines_at(conversation_id, places)
     messages = messages_of(lines)
     return Turns(messages, len(lines) - len(messages))
 
@@ -313,7 +310,7 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
 
 def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
     """The whole lines of a conversation, by the transcript alone. Raises StorageUnavailable."""
-    for line in space.logs.read(head.conversation.id):
+    for line in space.lines(head.conversation.id):
         if line.sequence > head.lines:
             return
         yield line

@@ -3,11 +3,12 @@
 The formula is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
 """
 
-import math
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from recollect_server.domain.message_ids import SEQUENCE_BITS
 
 K1 = 1.2
 """How soon more occurrences of a word stop to matter. FTS5 uses the same value for messages."""
@@ -15,30 +16,52 @@ B = 0.75
 """How much a long document is held against itself. FTS5 uses the same value for messages."""
 
 
-def conversation_bm25(
-    counts: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    lengths: NDArray[np.int64],
-    total: int,
-    mean_length: float,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """BM25 of whole conversations.
+class Postings(NamedTuple):
+    """Occurrences of terms in messages: one value each, by term and then by message, ascending."""
 
-    `counts` has for every word the numbers of the conversations that have it and how often, both of shape [n]. `lengths` is
-    indexed by conversation number, in bytes; `mean_length` is their mean over all `total` conversations. Returns the numbers,
-    ascending, of the conversations that have any of the words, and their scores.
+    terms: NDArray[np.int64]
+    """The place of the term among those of the query."""
+    ids: NDArray[np.int64]
+    """The id of the message."""
+
+    def counts(self) -> "Counts":
+        """Return how often each conversation has each of the terms."""
+        numbers = self.ids >> SEQUENCE_BITS
+        changes = np.ones(len(numbers), np.bool_)
+        np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+        changes[1:] |= self.terms[1:] != self.terms[:-1]
+        first = np.flatnonzero(changes)
+        return Counts(self.terms[first], numbers[first], np.diff(first, append=len(numbers)))
+
+
+class Counts(NamedTuple):
+    """Frequencies of terms in conversations: one value for each pair of the two that occurs."""
+
+    terms: NDArray[np.int64]
+    """The place of the term among those of the query."""
+    numbers: NDArray[np.int64]
+    """The number of the conversation."""
+    frequencies: NDArray[np.int64]
+
+
+def conversation_bm25(
+    counts: Counts, lengths: NDArray[np.int64], total: int, mean_length: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the numbers, ascending, of the conversations that have any of the terms, and BM25 of all their words.
+
+    `lengths` is indexed by conversation number, in bytes; `mean_length` is their mean over all `total` conversations.
     """
-    scores = np.zeros(len(lengths))
-    found = np.zeros(len(lengths), dtype=bool)
-    for all_numbers, all_frequencies in counts:
-        inside = all_numbers < len(lengths)  # one that began this moment has no length yet
-        numbers, frequencies = all_numbers[inside], all_frequencies[inside]
-        # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
-        # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
-        idf = max(1e-6, math.log(0.5 + (total - len(numbers) + 0.5) / (len(numbers) + 0.5)))
-        normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
-        scores[numbers] += idf * frequencies * (K1 + 1) / (frequencies + normal)
-        found[numbers] = True
-    chosen = np.flatnonzero(found)
+    terms, numbers, frequencies = counts
+    if len(numbers) and numbers.max() >= len(lengths):  # one that began this moment has no length yet
+        inside = numbers < len(lengths)
+        terms, numbers, frequencies = terms[inside], numbers[inside], frequencies[inside]
+    # Between the odds of Robertson and Spärck Jones (FTS5 has those: a word in half of all documents says nothing) and
+    # Lucene's 1 + odds: each alone costs one of the two sets one point of any@10.
+    spread = np.bincount(terms)
+    idf = np.maximum(1e-6, np.log(0.5 + (total - spread + 0.5) / (spread + 0.5)))
+    normal = K1 * (1 - B + B * lengths[numbers] / max(mean_length, 1.0))
+    scores = np.bincount(numbers, idf[terms] * frequencies * (K1 + 1) / (frequencies + normal)).astype(np.float64)
+    chosen = np.flatnonzero(np.bincount(numbers))
     return chosen, scores[chosen]
 
 
@@ -47,6 +70,14 @@ def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
     changes = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
     return np.flatnonzero(changes)
+
+
+def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the values are in an array that ascends. `np.isin` sorts it once more."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    there: NDArray[np.bool_] = ascending.take(ascending.searchsorted(values), mode="clip") == values
+    return there
 
 
 def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:

@@ -25,13 +25,17 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["ChannelService"]
 _RECEIVE = Method(_SERVICE, "Receive", pb.ReceiveRequest, pb.ReceiveResponse)
 _RUN_COMMAND = Method(_SERVICE, "RunCommand", pb.RunCommandRequest, pb.RunCommandResponse)
 _ADD = Method(_SERVICE, "AddOwnerIdentity", pb.AddOwnerIdentityRequest, pb.AddOwnerIdentityResponse)
-_REMOVE = Method(_SERVICE, "RemoveOwnerIdentity", pb.RemoveOwnerIdentityRequest, pb.RemoveOwnerIdentityResponse)
-_LIST = Method(_SERVICE, "ListOwnerIdentities", pb.ListOwnerIdentitiesRequest, pb.ListOwnerIdentitiesResponse)
+_REMOVE = Method(
+    _SERVICE, "RemoveOwnerIdentity", pb.RemoveOwnerIdentityRequest, pb.RemoveOwnerIdentityResponse
+)
+_LIST = Method(
+    _SERVICE, "ListOwnerIdentities", pb.ListOwnerIdentitiesRequest, pb.ListOwnerIdentitiesResponse
+)
 _LINK = Method(_SERVICE, "LinkIdentities", pb.LinkIdentitiesRequest, pb.LinkIdentitiesResponse)
 _UNLINK = Method(_SERVICE, "UnlinkIdentity", pb.UnlinkIdentityRequest, pb.UnlinkIdentityResponse)
 
 Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
-"""Where on a channel a message came from."""
+"""The place on a channel that a message came from."""
 Named = OwnerIdentity | tuple[str, str]
 """An identity, or a channel and an address there."""
 
@@ -65,7 +69,12 @@ def run_command(
     conversation_id: str, text: str, request_id: str | None
 ) -> Call[pb.RunCommandRequest, pb.RunCommandResponse, CommandReply]:
     """RunCommand."""
-    request = fill(pb.RunCommandRequest(), conversation_id=conversation_id, text=text, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.RunCommandRequest(),
+        conversation_id=conversation_id,
+        text=text,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_RUN_COMMAND, request, read.command_reply)
 
 
@@ -87,7 +96,12 @@ def remove_owner_identity(
     channel: str, identity: str, request_id: str | None
 ) -> Call[pb.RemoveOwnerIdentityRequest, pb.RemoveOwnerIdentityResponse, OwnerIdentity]:
     """RemoveOwnerIdentity."""
-    request = fill(pb.RemoveOwnerIdentityRequest(), channel=channel, identity=identity, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.RemoveOwnerIdentityRequest(),
+        channel=channel,
+        identity=identity,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_REMOVE, request, lambda response: read.identity(response.identity))
 
 
@@ -104,7 +118,12 @@ def link_identities(
 ) -> Call[pb.LinkIdentitiesRequest, pb.LinkIdentitiesResponse, tuple[OwnerIdentity, ...]]:
     """LinkIdentities."""
     named = [_named(it, f"identities[{index}]") for index, it in enumerate(identities)]
-    request = fill(pb.LinkIdentitiesRequest(), person=person, identities=named, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.LinkIdentitiesRequest(),
+        person=person,
+        identities=named,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_LINK, request, read.identities)
 
 
@@ -112,7 +131,12 @@ def unlink_identity(
     channel: str, identity: str, request_id: str | None
 ) -> Call[pb.UnlinkIdentityRequest, pb.UnlinkIdentityResponse, OwnerIdentity]:
     """UnlinkIdentity."""
-    request = fill(pb.UnlinkIdentityRequest(), channel=channel, identity=identity, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.UnlinkIdentityRequest(),
+        channel=channel,
+        identity=identity,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_UNLINK, request, lambda response: read.identity(response.identity))
 
 
@@ -120,7 +144,9 @@ def _named(it: Named, path: str) -> channel_pb2.OwnerIdentity:
     try:
         channel, identity = (it.channel, it.identity) if isinstance(it, OwnerIdentity) else it
     except (TypeError, ValueError):
-        raise invalid(path, "is a recollect.OwnerIdentity, or a channel and an address there") from None
+        raise invalid(
+            path, "is a recollect.OwnerIdentity, or a channel and an address there"
+        ) from None
     return fill(channel_pb2.OwnerIdentity(), f"{path}.", channel=channel, identity=identity)
 
 
@@ -142,7 +168,11 @@ def _fill_origin(request: pb.ReceiveRequest, origin: Origin | None) -> None:
                 subject=origin.subject,
             )
         case DiscordOrigin():
-            given = {name: value for name in ("dm_user_id", "channel_id", "thread_id") if (value := getattr(origin, name))}
+            given = {
+                name: value
+                for name in ("dm_user_id", "channel_id", "thread_id")
+                if (value := getattr(origin, name))
+            }
             if len(given) > 1:
                 raise invalid("discord", f"names one place, not {' and '.join(given)}")
             request.discord.SetInParent()
@@ -154,4 +184,7 @@ def _fill_origin(request: pb.ReceiveRequest, origin: Origin | None) -> None:
             request.web.SetInParent()
             fill(request.web, "web.", conversation_id=origin.conversation_id)
         case _:
-            raise invalid("origin", f"is a recollect.WhatsappOrigin, EmailOrigin, …, not {type(origin).__name__}")
+            raise invalid(
+                "origin",
+                f"is a recollect.WhatsappOrigin, EmailOrigin, …, not {type(origin).__name__}",
+            )

@@ -4,13 +4,22 @@ from recollect._shared import read_context as read
 from recollect._shared.calls import parts
 from recollect._shared.fill import fill, invalid
 from recollect._shared.rpc import Call, Method
-from recollect._types.context import Anchor, AnchorSource, BuiltContext, ContextBudget, ContextFormat, TierTransitionPage
+from recollect._types.context import (
+    Anchor,
+    AnchorSource,
+    BuiltContext,
+    ContextBudget,
+    ContextFormat,
+    TierTransitionPage,
+)
 from recollect.v1 import anchor_pb2, context_pb2
 from recollect.v1 import recall_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["RecallService"]
 _BUILD_CONTEXT = Method(_SERVICE, "BuildContext", pb.BuildContextRequest, pb.BuildContextResponse)
-_LIST_TRANSITIONS = Method(_SERVICE, "ListTierTransitions", pb.ListTierTransitionsRequest, pb.ListTierTransitionsResponse)
+_LIST_TRANSITIONS = Method(
+    _SERVICE, "ListTierTransitions", pb.ListTierTransitionsRequest, pb.ListTierTransitionsResponse
+)
 _LIST_ANCHORS = Method(_SERVICE, "ListAnchors", pb.ListAnchorsRequest, pb.ListAnchorsResponse)
 _SET_ANCHOR = Method(_SERVICE, "SetAnchor", pb.SetAnchorRequest, pb.SetAnchorResponse)
 _DELETE_ANCHOR = Method(_SERVICE, "DeleteAnchor", pb.DeleteAnchorRequest, pb.DeleteAnchorResponse)
@@ -51,7 +60,12 @@ def list_tier_transitions(
     conversation_id: str | None, page_size: int | None, page_token: str | None
 ) -> Call[pb.ListTierTransitionsRequest, pb.ListTierTransitionsResponse, TierTransitionPage]:
     """ListTierTransitions: one page."""
-    request = fill(pb.ListTierTransitionsRequest(), conversation_id=conversation_id, page_size=page_size, page_token=page_token)
+    request = fill(
+        pb.ListTierTransitionsRequest(),
+        conversation_id=conversation_id,
+        page_size=page_size,
+        page_token=page_token,
+    )
     return Call(_LIST_TRANSITIONS, request, read.transition_page)
 
 
@@ -59,12 +73,23 @@ def list_anchors(
     key: str | None, include_superseded: bool, page_token: str
 ) -> Call[pb.ListAnchorsRequest, pb.ListAnchorsResponse, tuple[tuple[Anchor, ...], str]]:
     """ListAnchors: a page of anchors, and the token of the next one."""
-    request = fill(pb.ListAnchorsRequest(), key=key, include_superseded=include_superseded, page_token=page_token)
-    return Call(_LIST_ANCHORS, request, lambda it: (tuple(map(read.anchor, it.anchors)), it.next_page_token))
+    request = fill(
+        pb.ListAnchorsRequest(),
+        key=key,
+        include_superseded=include_superseded,
+        page_token=page_token,
+    )
+    return Call(
+        _LIST_ANCHORS, request, lambda it: (tuple(map(read.anchor, it.anchors)), it.next_page_token)
+    )
 
 
 def set_anchor(
-    key: str, value: str, confidence: float | None, source: AnchorSource | tuple[str, int] | None, request_id: str | None
+    key: str,
+    value: str,
+    confidence: float | None,
+    source: AnchorSource | tuple[str, int] | None,
+    request_id: str | None,
 ) -> Call[pb.SetAnchorRequest, pb.SetAnchorResponse, Anchor]:
     """SetAnchor."""
     request = fill(
@@ -78,7 +103,9 @@ def set_anchor(
     return Call(_SET_ANCHOR, request, lambda response: read.anchor(response.anchor))
 
 
-def delete_anchor(key: str, request_id: str | None) -> Call[pb.DeleteAnchorRequest, pb.DeleteAnchorResponse, tuple[Anchor, ...]]:
+def delete_anchor(
+    key: str, request_id: str | None
+) -> Call[pb.DeleteAnchorRequest, pb.DeleteAnchorResponse, tuple[Anchor, ...]]:
     """DeleteAnchor."""
     request = fill(pb.DeleteAnchorRequest(), key=key, request_id=parts.request_id(request_id))
     return Call(_DELETE_ANCHOR, request, lambda response: tuple(map(read.anchor, response.anchors)))
@@ -88,8 +115,17 @@ def _budget(it: ContextBudget | None) -> context_pb2.ContextBudget | None:
     if it is None:
         return None
     if not isinstance(it, ContextBudget):
-        raise invalid("budget", f"is a recollect.ContextBudget or a number of tokens, not {type(it).__name__}")
-    return fill(context_pb2.ContextBudget(), "budget.", hot=it.hot, warm=it.warm, cold=it.cold, total=it.total)
+        raise invalid(
+            "budget", f"is a recollect.ContextBudget or a number of tokens, not {type(it).__name__}"
+        )
+    return fill(
+        context_pb2.ContextBudget(),
+        "budget.",
+        hot=it.hot,
+        warm=it.warm,
+        cold=it.cold,
+        total=it.total,
+    )
 
 
 def _source(it: AnchorSource | tuple[str, int] | None) -> anchor_pb2.AnchorSource | None:
@@ -98,5 +134,7 @@ def _source(it: AnchorSource | tuple[str, int] | None) -> anchor_pb2.AnchorSourc
     try:
         name, sequence = (it.conversation_id, it.sequence) if isinstance(it, AnchorSource) else it
     except (TypeError, ValueError):
-        raise invalid("source", "is a recollect.AnchorSource, or a conversation and a line") from None
+        raise invalid(
+            "source", "is a recollect.AnchorSource, or a conversation and a line"
+        ) from None
     return fill(anchor_pb2.AnchorSource(), "source.", conversation_id=name, sequence=sequence)

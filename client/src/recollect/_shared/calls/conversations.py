@@ -29,14 +29,22 @@ _GET = Method(_SERVICE, "Get", pb.GetRequest, pb.GetResponse)
 _LIST = Method(_SERVICE, "List", pb.ListRequest, pb.ListResponse)
 _LOAD = Method(_SERVICE, "Load", pb.LoadRequest, pb.LoadResponse)
 _APPEND_TURN = Method(_SERVICE, "AppendTurn", pb.AppendTurnRequest, pb.AppendTurnResponse)
-_STREAM_UPDATES = Method(_SERVICE, "StreamUpdates", pb.StreamUpdatesRequest, pb.StreamUpdatesResponse)
+_STREAM_UPDATES = Method(
+    _SERVICE, "StreamUpdates", pb.StreamUpdatesRequest, pb.StreamUpdatesResponse
+)
 _PUBLISH_DELTA = Method(_SERVICE, "PublishDelta", pb.PublishDeltaRequest, pb.PublishDeltaResponse)
 _SWITCH = Method(_SERVICE, "Switch", pb.SwitchRequest, pb.SwitchResponse)
 _RENAME = Method(_SERVICE, "Rename", pb.RenameRequest, pb.RenameResponse)
 _SET_MODEL = Method(_SERVICE, "SetModel", pb.SetModelRequest, pb.SetModelResponse)
-_RECORD_COMPRESSION = Method(_SERVICE, "RecordCompression", pb.RecordCompressionRequest, pb.RecordCompressionResponse)
-_RECORD_ABBREVIATION = Method(_SERVICE, "RecordAbbreviation", pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse)
-_REGENERATE_NOTES = Method(_SERVICE, "RegenerateNotes", pb.RegenerateNotesRequest, pb.RegenerateNotesResponse)
+_RECORD_COMPRESSION = Method(
+    _SERVICE, "RecordCompression", pb.RecordCompressionRequest, pb.RecordCompressionResponse
+)
+_RECORD_ABBREVIATION = Method(
+    _SERVICE, "RecordAbbreviation", pb.RecordAbbreviationRequest, pb.RecordAbbreviationResponse
+)
+_REGENERATE_NOTES = Method(
+    _SERVICE, "RegenerateNotes", pb.RegenerateNotesRequest, pb.RegenerateNotesResponse
+)
 _DELETE = Method(_SERVICE, "Delete", pb.DeleteRequest, pb.DeleteResponse)
 
 _BATCH = 1000  # updates in one element of a stream, where so many wait
@@ -191,7 +199,12 @@ def publish_delta(
 ) -> Call[pb.PublishDeltaRequest, pb.PublishDeltaResponse, None]:
     """PublishDelta."""
     request = fill(
-        pb.PublishDeltaRequest(), conversation_id=conversation_id, draft_id=draft_id, offset=offset, text=text, done=done
+        pb.PublishDeltaRequest(),
+        conversation_id=conversation_id,
+        draft_id=draft_id,
+        offset=offset,
+        text=text,
+        done=done,
     )
     return Call(_PUBLISH_DELTA, request, lambda _: None)
 
@@ -240,7 +253,12 @@ def set_model(
     conversation_id: str, model: str, request_id: str | None
 ) -> Call[pb.SetModelRequest, pb.SetModelResponse, Conversation]:
     """SetModel."""
-    request = fill(pb.SetModelRequest(), conversation_id=conversation_id, model=model, request_id=parts.request_id(request_id))
+    request = fill(
+        pb.SetModelRequest(),
+        conversation_id=conversation_id,
+        model=model,
+        request_id=parts.request_id(request_id),
+    )
     return Call(_SET_MODEL, request, lambda response: read.conversation(response.conversation))
 
 
@@ -255,7 +273,9 @@ def record_compression(
         summary=summary,
         request_id=parts.request_id(request_id),
     )
-    return Call(_RECORD_COMPRESSION, request, lambda response: read.conversation(response.conversation))
+    return Call(
+        _RECORD_COMPRESSION, request, lambda response: read.conversation(response.conversation)
+    )
 
 
 def record_abbreviation(
@@ -276,7 +296,9 @@ def record_abbreviation(
         writer_model=writer_model,
         request_id=parts.request_id(request_id),
     )
-    return Call(_RECORD_ABBREVIATION, request, lambda response: read.conversation(response.conversation))
+    return Call(
+        _RECORD_ABBREVIATION, request, lambda response: read.conversation(response.conversation)
+    )
 
 
 def regenerate_notes(

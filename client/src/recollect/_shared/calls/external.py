@@ -23,27 +23,53 @@ from recollect._types.recall import DateRange
 from recollect.v1 import external_communication_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ExternalCommunicationService"]
-_LIST = Method(_SERVICE, "ListCommunications", pb.ListCommunicationsRequest, pb.ListCommunicationsResponse)
+_LIST = Method(
+    _SERVICE, "ListCommunications", pb.ListCommunicationsRequest, pb.ListCommunicationsResponse
+)
 _GET = Method(_SERVICE, "GetCommunication", pb.GetCommunicationRequest, pb.GetCommunicationResponse)
-_SEARCH = Method(_SERVICE, "SearchCommunications", pb.SearchCommunicationsRequest, pb.SearchCommunicationsResponse)
-_REGISTER = Method(_SERVICE, "RegisterContact", pb.RegisterContactRequest, pb.RegisterContactResponse)
+_SEARCH = Method(
+    _SERVICE,
+    "SearchCommunications",
+    pb.SearchCommunicationsRequest,
+    pb.SearchCommunicationsResponse,
+)
+_REGISTER = Method(
+    _SERVICE, "RegisterContact", pb.RegisterContactRequest, pb.RegisterContactResponse
+)
 _SET_TRUST = Method(_SERVICE, "SetTrust", pb.SetTrustRequest, pb.SetTrustResponse)
 _RECORD_REPLY = Method(_SERVICE, "RecordReply", pb.RecordReplyRequest, pb.RecordReplyResponse)
-_LIST_ESCALATIONS = Method(_SERVICE, "ListEscalations", pb.ListEscalationsRequest, pb.ListEscalationsResponse)
-_RESOLVE_ESCALATION = Method(_SERVICE, "ResolveEscalation", pb.ResolveEscalationRequest, pb.ResolveEscalationResponse)
+_LIST_ESCALATIONS = Method(
+    _SERVICE, "ListEscalations", pb.ListEscalationsRequest, pb.ListEscalationsResponse
+)
+_RESOLVE_ESCALATION = Method(
+    _SERVICE, "ResolveEscalation", pb.ResolveEscalationRequest, pb.ResolveEscalationResponse
+)
 _STREAM = Method(
-    _SERVICE, "StreamCommunicationUpdates", pb.StreamCommunicationUpdatesRequest, pb.StreamCommunicationUpdatesResponse
+    _SERVICE,
+    "StreamCommunicationUpdates",
+    pb.StreamCommunicationUpdatesRequest,
+    pb.StreamCommunicationUpdatesResponse,
 )
 
 _TRUST_NUMBERS = {trust: number for number, trust in read.TRUSTS.items()}
 
-CommunicationsCall = Call[pb.ListCommunicationsRequest, pb.ListCommunicationsResponse, CommunicationPage]
+CommunicationsCall = Call[
+    pb.ListCommunicationsRequest, pb.ListCommunicationsResponse, CommunicationPage
+]
 EscalationsCall = Call[pb.ListEscalationsRequest, pb.ListEscalationsResponse, EscalationPage]
-WatchCall = Call[pb.StreamCommunicationUpdatesRequest, pb.StreamCommunicationUpdatesResponse, Element[CommunicationUpdate]]
+WatchCall = Call[
+    pb.StreamCommunicationUpdatesRequest,
+    pb.StreamCommunicationUpdatesResponse,
+    Element[CommunicationUpdate],
+]
 
 
 def list_communications(
-    page_size: int | None, page_token: str | None, party: str | None, trust: Trust | None, open_escalations_only: bool
+    page_size: int | None,
+    page_token: str | None,
+    party: str | None,
+    trust: Trust | None,
+    open_escalations_only: bool,
 ) -> CommunicationsCall:
     """ListCommunications: one page."""
     request = fill(
@@ -57,7 +83,9 @@ def list_communications(
     return Call(_LIST, request, read.communication_page)
 
 
-def next_communications(call: CommunicationsCall, page: CommunicationPage) -> CommunicationsCall | None:
+def next_communications(
+    call: CommunicationsCall, page: CommunicationPage
+) -> CommunicationsCall | None:
     """ListCommunications again, for the page after this one. `None` after the last."""
     if not page.next_page_token:
         return None
@@ -70,7 +98,12 @@ def get_communication(
     communication_id: str, page_size: int | None, page_token: str | None
 ) -> Call[pb.GetCommunicationRequest, pb.GetCommunicationResponse, LoadedCommunication]:
     """GetCommunication."""
-    request = fill(pb.GetCommunicationRequest(), communication_id=communication_id, page_size=page_size, page_token=page_token)
+    request = fill(
+        pb.GetCommunicationRequest(),
+        communication_id=communication_id,
+        page_size=page_size,
+        page_token=page_token,
+    )
     return Call(_GET, request, read.loaded_communication)
 
 
@@ -141,7 +174,10 @@ def record_reply(
 
 
 def list_escalations(
-    page_size: int | None, page_token: str | None, communication_id: str | None, include_resolved: bool
+    page_size: int | None,
+    page_token: str | None,
+    communication_id: str | None,
+    include_resolved: bool,
 ) -> EscalationsCall:
     """ListEscalations: one page."""
     request = fill(

@@ -14,7 +14,9 @@ _ROLE_NUMBERS = {role: number for number, role in ROLES.items()}
 
 
 def request_id(given: str | None) -> str:
-    """The id as given, or a new one: with an id the server stores nothing twice, so the client may repeat the call."""
+    """The id as given, or a new one: with an id the server stores nothing twice, so the client may
+    repeat the call.
+    """
     return uuid.uuid4().hex if given is None else given
 
 
@@ -49,14 +51,19 @@ def turn_range(it: TurnRange | tuple[int, int] | None) -> recall_pb2.TurnRange |
     try:
         first, last = (it.first, it.last) if isinstance(it, TurnRange) else it
     except (TypeError, ValueError):
-        raise invalid("turn_range", "is a recollect.TurnRange, or the first and the last turn") from None
+        raise invalid(
+            "turn_range", "is a recollect.TurnRange, or the first and the last turn"
+        ) from None
     return fill(recall_pb2.TurnRange(), "turn_range.", first=first, last=last)
 
 
 def messages(them: Iterable[Message]) -> Iterator[message_pb2.Message]:
     """Messages to append, at the field `messages`. What only the server gives is left out."""
     if isinstance(them, Message) or not isinstance(them, Iterable):
-        raise invalid("messages", f"takes several messages, as in [Message.user(…)], not one {type(them).__name__}")
+        raise invalid(
+            "messages",
+            f"takes several messages, as in [Message.user(…)], not one {type(them).__name__}",
+        )
     for index, it in enumerate(them):
         _require(it, Message, f"messages[{index}]")
         yield _message(it, f"messages[{index}].")
@@ -78,7 +85,10 @@ def _message(it: Message, path: str) -> message_pb2.Message:
         channel=it.channel,
         sender=it.sender,
         sender_name=it.sender_name,
-        tool_calls=[_tool_call(call, f"{path}tool_calls[{index}]") for index, call in enumerate(it.tool_calls)],
+        tool_calls=[
+            _tool_call(call, f"{path}tool_calls[{index}]")
+            for index, call in enumerate(it.tool_calls)
+        ],
         tool_call_id=it.tool_call_id,
         attachments=attachments(it.attachments, f"{path}attachments"),
         metadata=it.metadata or None,
@@ -104,7 +114,13 @@ def attachments(them: Iterable[Attachment], path: str) -> list[message_pb2.Attac
 
 def _attachment(it: Attachment, path: str) -> message_pb2.Attachment:
     _require(it, Attachment, path)
-    return fill(message_pb2.Attachment(), f"{path}.", media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length)
+    return fill(
+        message_pb2.Attachment(),
+        f"{path}.",
+        media_type=it.media_type,
+        uri=it.uri,
+        bytes_length=it.bytes_length,
+    )
 
 
 def _require(it: object, kind: type, path: str) -> None:

@@ -7,7 +7,14 @@ from recollect._shared import read
 from recollect._shared.calls import parts
 from recollect._shared.fill import fill, invalid
 from recollect._shared.rpc import Call, Method
-from recollect._types.recall import DateRange, FetchedContext, RecentConversation, RecentOrder, SearchAnswer, TurnRange
+from recollect._types.recall import (
+    DateRange,
+    FetchedContext,
+    RecentConversation,
+    RecentOrder,
+    SearchAnswer,
+    TurnRange,
+)
 from recollect.v1 import recall_service_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["RecallService"]

@@ -16,7 +16,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.deletion import DELETE_ANCHORS
+from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.working_context import turns_of
@@ -73,23 +73,23 @@ class Commands:
         match asked.command:
             case Say(text):
                 return self._note(asked, said_in, beginning, text)
-            case New() if said_in and not self._head(said_in).conversation.message_count:
+            case New() if said_in and not self._state(said_in).conversation.message_count:
                 return self._note(asked, said_in, beginning, "Nothing was said in this conversation yet: it is the new one.")
             case New():
-                model = self._head(said_in).conversation.model if said_in else ""
+                model = self._state(said_in).conversation.model if said_in else ""
                 return self._anew(asked, said_in, beginning, "A new conversation begins. The one before stays.", model)
             case Clear(confirmed=True) if said_in:
-                head = self._head(said_in)
-                text = f"The conversation is removed for good ({_messages(head)}). A new one begins."
-                return self._anew(asked, said_in, beginning, text, head.conversation.model, cleared=True)
+                state = self._state(said_in)
+                text = f"The conversation is removed for good ({_messages(state)}). A new one begins."
+                return self._anew(asked, said_in, beginning, text, state.conversation.model, cleared=True)
             case Clear(confirmed=True):
                 return self._note(asked, None, beginning, "There is nothing to remove yet.")
             case Clear():
-                count = _messages(self._head(said_in)) if said_in else "no message yet"
+                count = _messages(self._state(said_in)) if said_in else "no message yet"
                 text = f"This removes the conversation for good ({count}), and begins a new one. Say /clear confirm to do it."
                 return self._note(asked, said_in, beginning, text)
             case ShowModel():
-                model = self._head(said_in).conversation.model if said_in else ""
+                model = self._state(said_in).conversation.model if said_in else ""
                 text = f"The model is {model or 'the default'}."
                 if self._models:
                     text = f"{text} You can choose {_choice(self._models)}; /model default takes a choice back."
@@ -103,7 +103,7 @@ class Commands:
                 change = MetaUpdated(self._space.clock(), model=model)
                 return self._note(asked, said_in, beginning, f"The model is {model or 'the default'} from here on.", change)
             case History(count):
-                return self._note(asked, said_in, beginning, self._history(self._head(said_in), count) if said_in else _NOTHING)
+                return self._note(asked, said_in, beginning, self._history(self._state(said_in), count) if said_in else _NOTHING)
 
     def finish(self, run: CommandRun, conversation_id: str) -> None:
         """Does to the conversation before what the command is for, if that is still to be done. Hold no lock.
@@ -117,16 +117,15 @@ class Commands:
                 self._conversations.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
             self._conversations.queue_notes(run.before)
-            with self._space.locks.hold(run.before):
-                head = self._space.end(run.before)
-                if head.conversation.pinned:
-                    self._space.commit(head, [Continued(conversation_id, self._space.clock())], None)
+            with self._space.writing(run.before) as state:
+                if state.conversation.pinned:
+                    self._space.append(state, [Continued(conversation_id, self._space.clock())])
         except ConversationNotFound:
             log.info("ended_conversation_gone", conversation=run.before)
 
-    def _head(self, conversation_id: str) -> ConversationState:
-        with self._space.locks.hold(conversation_id):
-            return self._space.end(conversation_id)
+    def _state(self, conversation_id: str) -> ConversationState:
+        with self._space.writing(conversation_id) as state:
+            return state
 
     def _note(self, asked: Asked, said_in: str | None, beginning: Beginning, text: str, *changes: Content) -> Replied:
         """Answers, and changes nothing but what is given. Without a request to answer again nothing else is written."""
@@ -135,11 +134,10 @@ class Commands:
             model = next((change.model or "" for change in changes if isinstance(change, MetaUpdated)), "")
             return self._begin(asked, beginning, run, model)
         contents = [*changes, *([run] if asked.request else [])]
-        with self._space.locks.hold(said_in):
-            head = self._space.end(said_in)
+        with self._space.writing(said_in) as state:
             if contents:
-                head = self._space.commit(head, contents, asked.request).head
-        return Replied(text, head.conversation, run)
+                state = self._space.append(state, contents, asked.request).state
+        return Replied(text, state.conversation, run)
 
     def _anew(
         self, asked: Asked, before: str | None, beginning: Beginning, text: str, model: str, *, cleared: bool = False
@@ -151,13 +149,12 @@ class Commands:
         conversation_id = f"conv-{ULID()}"
         channel, participants, party, pinned = beginning.channel, beginning.participants, beginning.party, beginning.pinned
         began = Began(conversation_id, channel, run.time, participants, party, model, pinned)
-        with self._space.locks.hold(conversation_id):
-            done = self._space.begin([began, run], conversation_id, asked.request)
-        return Replied(run.reply, done.head.conversation, run)
+        done = self._space.begin([began, run], asked.request)
+        return Replied(run.reply, done.state.conversation, run)
 
-    def _history(self, head: ConversationState, count: int) -> str:
-        last = head.conversation.turn_count
-        messages = turns_of(self._space, head, max(1, last - count + 1), last).messages if last else []
+    def _history(self, state: ConversationState, count: int) -> str:
+        last = state.conversation.turn_count
+        messages = turns_of(self._space, state, max(1, last - count + 1), last).messages if last else []
         shown = [_line(message) for message in messages if message.role is not Role.TOOL and message.content.strip()][-count:]
         return "\n".join(shown) or _NOTHING
 
@@ -169,8 +166,8 @@ def _choice(models: tuple[str, ...]) -> str:
 _NOTHING = "Nothing was said in this conversation yet."
 
 
-def _messages(head: ConversationState) -> str:
-    count = head.conversation.message_count
+def _messages(state: ConversationState) -> str:
+    count = state.conversation.message_count
     return "1 message" if count == 1 else f"{count} messages"
 
 

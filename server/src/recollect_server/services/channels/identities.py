@@ -13,7 +13,7 @@ from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.identity import Identity, People
 from recollect_server.domain.time import to_text
-from recollect_server.services.idempotency import key_of
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Filter
@@ -101,7 +101,7 @@ class Identities:
 
     def _known(self, request: RequestKey) -> _Answer | None:
         known = self._answered.get(request.id)
-        if (known and known[0] != request.hash) or (not known and self._space.known_request(request.id)):
+        if (known and known[0] != request.hash) or (not known and self._space.has_request(request.id)):
             raise RequestIdReused(request.id)
         return known[1] if known else None
 

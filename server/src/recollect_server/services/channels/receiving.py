@@ -5,7 +5,6 @@ space). So a repeat is known for ever, also with a new index, and also once the 
 hash. A repeat is the same message whatever else it says: providers deliver again with other times, names and headers.
 """
 
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import structlog
@@ -13,7 +12,7 @@ from ulid import ULID
 
 from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
-from recollect_server.domain.conversation import Began, CommandRun, Content, Continued, Conversation
+from recollect_server.domain.conversation import Began, CommandRun, Continued, Conversation
 from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
@@ -35,8 +34,8 @@ from recollect_server.services.channels.flood import Flood
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
-from recollect_server.services.idempotency import Replays, as_it_was, find_known, key_of, lines_then
-from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.locks import Lock
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Committed, Space
 from recollect_server.services.space.state import RequestKey, placed
 from recollect_server.storage.index.conversations import Filter
@@ -79,17 +78,12 @@ class Receiving:
         self._identities = identities
         self._commands = commands
         self._flood = flood
-        self._replays = Replays()
-        # By place, so that two first messages of it begin one conversation; on e-mail by each id that a message names, so that it
-        # is routed when all that came before it is stored. Taken after a request's lock and before a conversation's.
-        self._places = space.place_locks
-        self._mails = StripedLocks()
 
     def receive(self, inbound: Inbound) -> Received:
         """Takes a message in. Its sender is normalised."""
         request = RequestKey(key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER)
         outcome: Outcome
-        with self._space.request_locks.hold(request.id):
+        with self._space.exclusive(request=request.id):
             known = self._known(request)
             if known is None:
                 if not self._identities.is_owner(inbound.channel, inbound.sender):
@@ -98,7 +92,7 @@ class Receiving:
                     return before
                 command = None if inbound.attachments else parse(inbound.text)
                 headers = _headers(inbound)
-                with self._held(inbound, headers, command):
+                with self._ordered(inbound, headers, command):
                     outcome = self._run(inbound, headers, command, request) if command else self._store(inbound, headers, request)
             else:
                 outcome = self._again(known)
@@ -112,7 +106,7 @@ class Receiving:
         if command is None:
             raise InvalidField.of("text", "is no command: one line of / and a word, as /new or /help")
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
-        with self._space.request_locks.hold(request_id or conversation_id):
+        with self._space.exclusive(request=request_id):
             if request and (known := self._known(request)):
                 before = self._again(known)
                 if not isinstance(before, Replied):  # deleted since
@@ -153,19 +147,15 @@ class Receiving:
 
     def _known(self, request: RequestKey) -> KnownRequest | None:
         """The same request, if it was carried out. What is held of it is written first, if the disk takes it now."""
-        if held := self._space.pending.request(request.id):
-            with self._space.locks.hold(held[1]):
-                self._space.end(held[1])
-        return find_known(self._space, request, None)
+        self._space.flush_request(request.id)
+        return self._space.find_request(request)
 
     def _again(self, known: KnownRequest) -> Stored | Replied | None:
         try:
-            with self._space.locks.hold(known.conversation_id):
-                head = self._space.head(known.conversation_id)
-            messages, conversation = as_it_was(self._space, self._replays, known, head)
+            messages, conversation = self._space.replay(known, self._space.read(known.conversation_id))
             if messages:
                 return Stored(conversation, messages)
-            lines, conversation = lines_then(self._space, self._replays, known)
+            lines, conversation = self._space.replay_lines(known)
         except ConversationNotFound:
             return None
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]
@@ -188,12 +178,10 @@ class Receiving:
         return self._begin(inbound, headers, request)
 
     def _append(self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
-        with self._space.locks.hold(conversation_id):
-            head = self._space.end(conversation_id)
-            check_writable(head.conversation, [inbound.channel])
-            message = _message(inbound, headers, head.conversation.channel)
-            lines: list[Content] = [*placed(head, [message], self._space.clock())]
-            return _stored(self._space.commit(head, lines, request))
+        with self._space.writing(conversation_id) as state:
+            check_writable(state.conversation, [inbound.channel])
+            message = _message(inbound, headers, state.conversation.channel)
+            return _stored(self._space.append(state, placed(state, [message], self._space.clock()), request))
 
     def _begin(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         conversation_id, now = f"conv-{ULID()}", self._space.clock()
@@ -201,8 +189,7 @@ class Receiving:
         began = Began(conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned)
         message = replace(_message(inbound, headers, how.channel), timestamp=inbound.time or now, sequence=2, turn_number=1)
         message = replace(message, arrived=arrival(message.timestamp, 0, now))
-        with self._space.locks.hold(conversation_id):
-            return _stored(self._space.begin([began, message], conversation_id, request))
+        return _stored(self._space.begin([began, message], request))
 
     # Where to -----------------------------------------------------------------------------------------------------------
 
@@ -215,26 +202,29 @@ class Receiving:
             found = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
             return found[0].conversation.id if found else None
         place = place_of(inbound.channel, party_of(inbound))
-        return self._space.routes.pinned(self._space.index, place) if place.known else None
+        return self._space.pinned_at(place) if place.known else None
 
     def _threads(self, headers: Headers) -> set[str]:
         """The conversations of an e-mail's thread, by the ids that it names; none on another channel. More than one if nobody knew
         so far that they are one thread.
         """
-        return self._space.routes.threads(self._space.index, map(mail_number, headers.ids)) if headers.ids else set()
+        return self._space.threads(map(mail_number, headers.ids)) if headers.ids else set()
 
-    def _held(self, inbound: Inbound, headers: Headers, command: Command | None) -> AbstractContextManager[object]:
-        """What orders the messages of a place. A command on e-mail may end any thread, so it is alone."""
+    def _ordered(self, inbound: Inbound, headers: Headers, command: Command | None) -> Lock:
+        """Return the lock that orders the messages of a place, for a `with`.
+
+        On e-mail a message is ordered by the ids that it names. A command there may end any thread.
+        """
         if inbound.channel != EMAIL:
-            return self._places.hold(place_of(inbound.channel, party_of(inbound)).name)
-        return self._mails.hold_all() if command else self._mails.hold_each(headers.ids)
+            return self._space.exclusive(place=place_of(inbound.channel, party_of(inbound)).name)
+        return self._space.exclusive(all_mails=command is not None, mails=headers.ids)
 
     def _join(self, others: set[str], conversation_id: str) -> None:
         """Two threads turned out to be one: what comes in for the others goes to the one that began first from here on."""
         for other in others:
             try:
-                with self._space.locks.hold(other):
-                    self._space.commit(self._space.end(other), [Continued(conversation_id, self._space.clock())], None)
+                with self._space.writing(other) as state:
+                    self._space.append(state, [Continued(conversation_id, self._space.clock())])
             except (ConversationNotFound, StorageUnavailable) as error:  # the next message that names both does it
                 log.warning("threads_not_joined", conversation=other, reason=str(error))
 
@@ -246,8 +236,7 @@ class Receiving:
         beginning = _beginning(inbound)
         if said_in is not None:
             try:
-                with self._space.locks.hold(said_in):
-                    conversation = self._space.head(said_in).conversation
+                conversation = self._space.read(said_in).conversation
                 check_writable(conversation, [inbound.channel])
                 if conversation.channel == inbound.channel:
                     beginning = replace(beginning, party=conversation.party)
@@ -259,13 +248,12 @@ class Receiving:
         return self._commands.run(asked, said_in, beginning)
 
     def _run_in(self, conversation_id: str, asked: Asked) -> Replied:
-        with self._space.locks.hold(conversation_id):
-            conversation = self._space.head(conversation_id).conversation
+        conversation = self._space.read(conversation_id).conversation
         channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
         beginning = Beginning(channel, conversation.participants, conversation.party, place.known or channel == EMAIL)
-        with self._mails.hold_all() if channel == EMAIL else self._places.hold(place.name):
-            routes, index = self._space.routes, self._space.index
-            in_use = routes.pinned(index, place) if place.known else routes.end(index, conversation_id)
+        is_email = channel == EMAIL
+        with self._space.exclusive(all_mails=is_email, place="" if is_email else place.name):
+            in_use = self._space.pinned_at(place) if place.known else self._space.successor(conversation_id)
             if in_use not in (None, conversation_id):  # it keeps its place: a new one begins beside it
                 beginning = replace(beginning, pinned=False)
             return self._commands.run(asked, conversation_id, beginning)
@@ -299,4 +287,4 @@ def _message(inbound: Inbound, headers: Headers, channel: str) -> Message:
 
 
 def _stored(done: Committed) -> Stored:
-    return Stored(done.head.conversation, messages_of(done.lines))
+    return Stored(done.state.conversation, messages_of(done.lines))

@@ -16,9 +16,11 @@ from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
+from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.space.events import Appended, Reloaded
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
@@ -64,6 +66,9 @@ class ContextBuilder:
         self._meaning = meaning
         self._anchors = anchors
         self._tiers = tiers
+        self._recent = RecentTurns(choosing.window.hot_turns, tiers.left_memory)
+        space.subscribe(Appended, self._recent.follow)
+        space.subscribe(Reloaded, self._recent.forget)
         self._choosing = choosing
         self._external = external
         self._max_bytes = max_bytes
@@ -169,9 +174,8 @@ class ContextBuilder:
         head: ConversationState | None = None
         window = self._choosing.window
         try:
-            with self._space.locks.hold(conversation_id):
-                head = self._space.head(conversation_id)
-                turns, in_memory = own.newest(self._space, head, self._max_bytes, window.hot_turns)
+            with self._space.reading(conversation_id) as head:
+                turns, in_memory = own.newest(self._space, self._recent, head, self._max_bytes, window.hot_turns)
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False

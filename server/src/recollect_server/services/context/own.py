@@ -7,6 +7,7 @@ from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message
 from recollect_server.domain.packing import HOT_TURNS, Preference
 from recollect_server.domain.rendering.form import Form
+from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, evenly, overlap
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -50,18 +51,18 @@ class Asked:
         return Candidate(conversation_id, message, relevance, reason, charge=max(1, self.form.own(message)))
 
 
-def newest(space: Space, head: ConversationState, max_bytes: int, hot_turns: int = HOT_TURNS) -> tuple[Turns, bool]:
-    """The newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
+def newest(space: Space, recent: RecentTurns, head: ConversationState, max_bytes: int, hot_turns: int) -> tuple[Turns, bool]:
+    """Return the newest turns that no summary covers, and whether they were in memory. Hold the conversation's lock.
 
     Of more than `max_bytes` only the newest messages are read. Raises StorageUnavailable.
     """
     conversation = head.conversation
-    if (kept := space.recent_turns.get(conversation.id, head.lines)) is not None:
+    if (kept := recent.get(conversation.id, head.lines)) is not None:
         return Turns([message for message in kept if message.turn_number > conversation.compressed_through]), True
     first = max(conversation.compressed_through, conversation.turn_count - hot_turns) + 1
     found = turns_of(space, head, first, conversation.turn_count, max_bytes)
     if not found.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
-        space.recent_turns.put(conversation.id, head.lines, found.messages)
+        recent.put(conversation.id, head.lines, found.messages)
     return found, False
 
 

@@ -34,8 +34,7 @@ from recollect_server.domain.snippets import CHUNK, Passages, plain
 from recollect_server.domain.text import composed
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
-from recollect_server.services.idempotency import find_known, key_of
-from recollect_server.services.space.locks import StripedLocks
+from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.external import CommunicationFilter, StoredCommunication, Words
 from recollect_server.storage.index.messages import newest_within
@@ -113,9 +112,6 @@ class External:
         self._store = store
         self._acknowledgement = acknowledgement
         self._space = store.space
-        # Taken in this order, and before a communication's lock.
-        self._deliveries = StripedLocks()
-        self._parties = StripedLocks()
 
     # What comes in ------------------------------------------------------------------------------------------------------
 
@@ -134,7 +130,7 @@ class External:
         `party` is normalised by the caller; `time` in milliseconds, None for now. What was checked before is not checked here.
         Raises StorageUnavailable, IndexUnavailable: then it may be kept or not, and the provider delivers it again.
         """
-        with self._deliveries.hold(f"{channel} {provider_message_id}"), self._parties.hold(f"{channel} {party}"):
+        with self._space.exclusive(delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"):
             self._store.bring_up()
             if (before := self.delivered(channel, provider_message_id)) is not None:
                 return before
@@ -149,7 +145,7 @@ class External:
             )
             stored = self._space.index.external.with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
-            with self._space.locks.hold(name):
+            with self._space.exclusive(conversation=name):
                 if stored is None:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
                     known = Communication(name, channel, party, began.time, began.time)
@@ -270,11 +266,11 @@ class External:
         """Sets how far a party is trusted, and for what. To block it closes what waits for the owner, without an answer."""
         payload = {"id": communication_id, "trust": trust.value, "scopes": scopes}
         request = key_of("SetTrust", request_id, payload)
-        with self._space.request_locks.hold(request_id or communication_id):
+        with self._space.exclusive(request=request_id):
             self._store.bring_up()
             if request and (before := self._before(request)):
                 return before.communication
-            with self._space.locks.hold(communication_id):
+            with self._space.exclusive(conversation=communication_id):
                 return self._trust(self._store.find(communication_id), trust, scopes, request)
 
     def register(self, channel: str, party: str, trust: Trust, scopes: tuple[str, ...], request_id: str) -> Communication:
@@ -282,13 +278,13 @@ class External:
         payload = {"channel": channel, "party": party, "trust": trust.value, "scopes": scopes}
         request = key_of("RegisterContact", request_id, payload)
         place = f"{channel} {party}"
-        with self._space.request_locks.hold(request_id or place), self._parties.hold(place):
+        with self._space.exclusive(request=request_id, party=place):
             self._store.bring_up()
             if request and (before := self._before(request)):
                 return before.communication
             stored = self._space.index.external.with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{ULID()}"
-            with self._space.locks.hold(name):
+            with self._space.exclusive(conversation=name):
                 if stored is None:
                     now = self._space.clock()
                     contents: list[Content] = [CommunicationBegan(name, channel, party, now), TrustSet(trust, scopes, now)]
@@ -307,11 +303,11 @@ class External:
     def record_reply(self, communication_id: str, text: str, scope: str, request_id: str) -> tuple[Communication, ExternalMessage]:
         """Records that a reply was sent, about a scope (empty: not said). Raises TrustRequired where it may not be."""
         request = key_of("RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope})
-        with self._space.request_locks.hold(request_id or communication_id):
+        with self._space.exclusive(request=request_id):
             self._store.bring_up()
             if request and (before := self._before(request)):
                 return before.communication, before.messages[0]
-            with self._space.locks.hold(communication_id):
+            with self._space.exclusive(conversation=communication_id):
                 stored = self._store.find(communication_id)
                 known = stored.communication
                 why = refusal(known, scope)
@@ -333,12 +329,12 @@ class External:
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
         """Records the owner's answer. The same answer again changes nothing; another one raises EscalationClosed."""
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
-        with self._space.request_locks.hold(request_id or escalation_id):
+        with self._space.exclusive(request=request_id):
             self._store.bring_up()
-            if request and find_known(self._space, request, None):
+            if request and self._space.find_request(request):
                 return self._escalation(escalation_id)
             communication_id = self._escalation(escalation_id).communication_id
-            with self._space.locks.hold(communication_id):
+            with self._space.exclusive(conversation=communication_id):
                 asked = self._escalation(escalation_id)
                 if asked.resolve_time is not None:
                     if asked.answer == answer:
@@ -356,7 +352,7 @@ class External:
 
     def _before(self, request: RequestKey) -> Written | None:
         """What the same request came to, if it was carried out before. Raises RequestIdReused."""
-        known = find_known(self._space, request, None)
+        known = self._space.find_request(request)
         return self._store.as_it_was(known.conversation_id, known.last_sequence) if known else None
 
 

@@ -12,6 +12,7 @@ from recollect_server.domain.errors import IndexUnavailable, InvalidField, Stora
 from recollect_server.domain.external import Changed, CommunicationUpdate, Escalated, Exchanged, Listed
 from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.streaming.log import Batch, News, Position, Renewed
 from recollect_server.storage.index.external import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.external_index import ExternalChanges
@@ -37,7 +38,7 @@ class LiveCommunications:
         self._heard = 0  # how many of them `advance` told of
         self._epoch = store.space.index.log.epoch
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None  # the last one
-        store.on_change = self._note
+        store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
     def subscribe(self, cursor: str) -> "CommunicationWatcher":
         """Begins to watch, behind a cursor or with a snapshot. Raises InvalidField, IndexUnavailable."""

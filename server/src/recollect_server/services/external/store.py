@@ -5,7 +5,6 @@ either. A provider, or an owner's panel, comes again. What is written and could 
 asked, so no message that was delivered twice is ever taken for a new one.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -17,6 +16,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message_ids import MAX_LINES
 from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -37,13 +37,11 @@ class Written:
 
 
 class CommunicationStore:
-    """The external communications of a space. A communication is written under `space.locks.hold(its id)`."""
+    """The external communications of a space. A communication is written under `space.exclusive(conversation=…)`."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self._logs = CommunicationLogs(space.logs)
-        self.on_change: Callable[[], None] = _nothing
-        """Called after each change, when it is in the index."""
         self._behind: set[str] = set()  # what the index did not take in
 
     @property
@@ -54,11 +52,11 @@ class CommunicationStore:
     def bring_up(self) -> None:
         """Indexes what the index refused before. Raises IndexUnavailable, StorageUnavailable. Hold no communication's lock."""
         for communication_id in sorted(self._behind):
-            with self.space.locks.hold(communication_id), suppress(CommunicationNotFound):
+            with self.space.exclusive(conversation=communication_id), suppress(CommunicationNotFound):
                 self._catch_up(communication_id)
             self._behind.discard(communication_id)
             log.warning("communication_caught_up", communication=communication_id)
-            self.on_change()
+            self.space.publish(CommunicationChanged(communication_id))
 
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
@@ -111,7 +109,7 @@ class CommunicationStore:
             log.error("communication_not_indexed", communication=communication_id, reason=str(error))
             raise
         hit("external.indexed")
-        self.on_change()
+        self.space.publish(CommunicationChanged(communication_id))
         return Written(known, [content for content in contents if isinstance(content, ExternalMessage)])
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
@@ -136,7 +134,3 @@ class CommunicationStore:
         if known is None:
             raise CommunicationNotFound(communication_id)
         return Written(known, batch)
-
-
-def _nothing() -> None:
-    """Nobody is to be told."""

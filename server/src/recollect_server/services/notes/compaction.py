@@ -69,12 +69,11 @@ class Compaction:
 
     def _record(self, waiting: Waiting, material: Material, through: int, summary: str) -> Outcome:
         known = material.conversation
-        with self._space.locks.hold(known.id):
-            head = self._space.end(known.id)
-            if head.conversation.compressed_through != known.compressed_through:
+        with self._space.writing(known.id) as state:
+            if state.conversation.compressed_through != known.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
             hit("event.begun")
-            self._space.commit(head, [Compressed(through, summary, self._space.clock())], None)
+            self._space.append(state, [Compressed(through, summary, self._space.clock())])
             hit("event.recorded")
         self._space.index.notes.put_off_compaction(
             waiting.number, sum(message.turn_number > through for message in material.messages)

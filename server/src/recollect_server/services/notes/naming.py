@@ -135,13 +135,12 @@ class Naming:
     def _record(self, material: Material, notes: Notes, waiting: Waiting) -> Outcome:
         idle, by = waiting.idle, self._model
         conversation_id = material.conversation.id
-        with self._space.locks.hold(conversation_id):
-            head = self._space.end(conversation_id)
-            went_on = head.conversation.message_count != material.conversation.message_count
-            due = self._wants_title(head.conversation, material, waiting)
+        with self._space.writing(conversation_id) as state:
+            went_on = state.conversation.message_count != material.conversation.message_count
+            due = self._wants_title(state.conversation, material, waiting)
             events: list[Event] = []
             time = self._space.clock()
-            if not went_on and self._wants_notes(head.conversation, waiting):
+            if not went_on and self._wants_notes(state.conversation, waiting):
                 events.append(Abbreviated(notes.abbreviation, time, notes.topics or None, by.writer, by.model))
                 events += [
                     AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
@@ -154,10 +153,9 @@ class Naming:
                 events.append(TitleAssigned(notes.title, notes.topics, time, by.writer, by.model))
             if events:
                 hit("event.begun")
-                self._space.commit(head, [*events], None)
-                self._space.anchors.changed()
+                self._space.append(state, events)
                 hit("event.recorded")
-        if due and not notes.title and not head.conversation.title:
+        if due and not notes.title and not state.conversation.title:
             raise CannotWrite("there is no title of 2 to 8 words")
         if waiting.redo and not went_on:
             self._space.index.notes.forget_wish(waiting.number)
@@ -166,10 +164,10 @@ class Naming:
 
 def read_material(space: Space, conversation_id: str) -> Material:
     """What the transcript tells. Raises ConversationNotFound, StorageUnavailable; CannotWrite if this one cannot be read."""
-    with space.locks.hold(conversation_id):
-        conversation = space.end(conversation_id).conversation
+    with space.writing(conversation_id) as state:
+        conversation = state.conversation
     try:
-        lines, _ = space.transcripts.read_whole(conversation_id)
+        lines = list(space.lines(conversation_id))
     except LogNotFound:
         raise ConversationNotFound(conversation_id) from None
     except LogUnavailable as error:

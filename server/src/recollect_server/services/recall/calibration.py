@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
-from recollect_server.services.recall.fusion import SOFTNESS
+from recollect_server.services.recall.fusion import SOFTNESS, known
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.storage.index.words import QuestionWords
 
@@ -83,7 +83,7 @@ def with_dates(
 def signals_of(fused: Fused, messages: MessageLegs, conversations: ConversationLegs) -> tuple[Signals, Signals]:
     """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
-    abbreviation, window = np.nan_to_num(conversations.abbreviation), np.nan_to_num(conversations.window)
+    abbreviation, window = known(conversations.abbreviation), known(conversations.window)
     return (
         Signals(
             fused.messages,
@@ -125,8 +125,8 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
         "ahead": _ahead(_behind(odds)),
         "only_stops": float(words.only_stops),
         "everyday": words.everyday,
-        "vector": float(np.nan_to_num(signals.vector[best]).max()),
-        "window": float(np.nan_to_num(signals.window).max()),
+        "vector": float(known(signals.vector[best]).max()),
+        "window": float(known(signals.window).max()),
     }
 
 

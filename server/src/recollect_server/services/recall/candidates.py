@@ -1,5 +1,6 @@
 """Candidates of a search: run the retrievers, and collect the score that each gives to every candidate, as input of `fusion`."""
 
+import re
 from dataclasses import dataclass, replace
 from dataclasses import field as made
 
@@ -7,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.embedding import DIMENSIONS, asks, named, roles
+from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs, Question
-from recollect_server.services.recall.sections import Counts, by_sections
+from recollect_server.services.recall.sections import by_sections
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Bm25, Messages, Scope
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.ranking import conversation_bm25, highest, starts
+from recollect_server.storage.ranking import Counts, among, conversation_bm25, highest, starts
 from recollect_server.storage.vectors.scan import Scores
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
@@ -37,6 +38,7 @@ LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other things have 0.0 to 0.2."""
 _DIGITS = 9  # of a score: sums that were added up in another order, as over a new index, are equal
 
+_WORD = re.compile(r"\w+")
 _NO_IDS = np.zeros(0, np.int64)
 _NO_WORDS = Bm25(_NO_IDS, np.zeros(0))
 
@@ -96,27 +98,29 @@ def gather(
     within = index.search.numbers_of(scope.conversations)
     scans, degraded = _scans(index, meaning, without_dates(query, dates), scope, within)
     deadline.check()
-    counts = [index.search.conversation_counts(term) for term in terms]
+    postings = index.search.postings(terms)
     deadline.check()
+    counts = postings.counts()
     numbers, whole, noted = _by_all_words(index, terms, counts, scope, within)
     deadline.check()
     keyword = index.search.message_scores(terms, scope, _SCORED) if terms else _NO_WORDS
     deadline.check()
     hidden = np.array(sorted(scope.hidden), np.int64)
-    visible = np.isin(keyword.ids, hidden, invert=True)
+    visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
-    near, abbreviated = _near(scans, hidden) if scans else (_NO_IDS, _NO_IDS)
+    near, abbreviated = _near(scans, len(hidden)) if scans else (_NO_IDS, _NO_IDS)
     deadline.check()
     dated = _NO_IDS
     if dates and asks_of_dates(query):
         dated, keyword = _dated(index, terms, scope, scans, dates, keyword)
     deadline.check()
-    shown = index.search.showable(np.setdiff1d(_union(best - 1, best, best + 1, near, dated), hidden, assume_unique=True), scope)
+    found = _union(best - 1, best, best + 1, near, dated)
+    shown = index.search.showable(found[~among(found, hidden)], scope)
     leading = numbers[highest(whole, most)]
     known = index.conversations.outlines(_union(leading, abbreviated, shown.numbers).tolist())
     conversations = [known[number] for number in sorted(known)]
     there = np.array([outline.number for outline in conversations], np.int64)
-    messages = shown.only(np.isin(shown.numbers, there))
+    messages = shown.only(among(shown.numbers, there))
     deadline.check()
     of_messages = _message_legs(query, messages, there, keyword, scans)
     deadline.check()
@@ -124,7 +128,7 @@ def gather(
     if dates:
         dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
     deadline.check()
-    sections = by_sections(index, terms, counts, conversations, of_messages, of_conversations)
+    sections = by_sections(index, postings, counts, conversations, of_messages, of_conversations)
     deadline.check()
     order = _rounded(fuse(Question(query, dates), of_messages, of_conversations, sections))
     normal = index.search.normal_scores(terms, scope, _SCORED) if terms else None
@@ -133,8 +137,7 @@ def gather(
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):  # "today" is said in passing
         words, judged = with_dates(words, *judged, dates_of(Question(query, past), of_messages))
     scores = _rounded(calibrated(order, words, *judged))
-    others = np.isin(there, numbers, invert=True)
-    total = len(numbers) + int(others.sum())
+    total = len(numbers) + int((~among(there, numbers)).sum())
     return Candidates(
         messages,
         scores.messages.tolist(),
@@ -203,13 +206,11 @@ def _by_all_words(
     # Of a time: a conversation's own times do not say which of its words were said then.
     allowed = index.search.numbers_with(terms, scope) if scope.timed else within
     if allowed is not None:
-        inside = np.isin(numbers, allowed, assume_unique=True)
+        inside = among(numbers, allowed)
         numbers, scores = numbers[inside], scores[inside]
     noted, note_scores = _by_notes(index, terms, scope, within)
-    union = np.union1d(numbers, noted)
-    total = np.zeros(len(union))
-    total[np.searchsorted(union, numbers)] += scores
-    total[np.searchsorted(union, noted)] += _NOTES * note_scores
+    union = _union(numbers, noted)
+    total = _Values(numbers, scores).of(union, 0) + _NOTES * _Values(noted, note_scores).of(union, 0)
     return union, total, {*noted.tolist()}
 
 
@@ -218,9 +219,9 @@ def _by_notes(index: Index, terms: list[Term], scope: Scope, within: NDArray[np.
     numbers, scores = index.search.notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
     if within is not None:
-        inside &= np.isin(numbers, within)
+        inside &= among(numbers, within)
     if scope.timed:  # notes are of a whole conversation: a time finds those that lie within it
-        inside &= np.isin(numbers, index.search.numbers_within(scope.start, scope.end))
+        inside &= among(numbers, index.search.numbers_within(scope.start, scope.end))
     return numbers[inside], scores[inside]
 
 
@@ -248,12 +249,14 @@ def _dated(
     return _union(*parts), keyword
 
 
-def _near(scans: Scans, hidden: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The messages that are near to the question by themselves or with their neighbours; conversations by their abbreviations."""
-    most = _MESSAGES + len(hidden)
-    near = _union(*map(_fits, (scans.messages.nearest(most), scans.messages.nearest_windows(most))))
-    numbers = _union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
-    return np.setdiff1d(near, hidden, assume_unique=True), numbers
+def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the messages that are near to the question by themselves or with their neighbours, and conversations by their notes.
+
+    So many of the messages may be `hidden`.
+    """
+    most = _MESSAGES + hidden
+    near = _union(_fits(scans.messages.nearest(most)), _fits(scans.messages.nearest_windows(most)))
+    return near, _union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
 
 
 def _fits(scores: Scores) -> NDArray[np.int64]:
@@ -295,8 +298,13 @@ def _message_legs(query: str, found: Messages, numbers: NDArray[np.int64], keywo
         time=found.times.astype(np.float64),
         role=np.where(own < 0, np.nan, roles(own)),
         asked=np.where(before < 0, np.nan, asks(before)),
-        named=np.where(own < 0, np.nan, named(own, query)),
+        named=np.where(own < 0, np.nan, _named(own, query)),
     )
+
+
+def _named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
+    """Return for each message whether the question has its sender's first name."""
+    return among(names(marks), np.sort(np.array([name_hash(word) for word in _WORD.findall(question.lower())], np.int64)))
 
 
 def _conversation_legs(
@@ -306,12 +314,12 @@ def _conversation_legs(
     best, of_users, window, mean, abbreviation = (unknown,) * 5
     mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
     if scans:
-        near, notes = scans.messages.conversations(numbers), scans.abbreviations.conversations(numbers)
+        near = scans.messages.conversations(numbers)
         best, of_users, window, mean = (
             _Values(near.numbers, values).of(numbers) for values in (near.best, near.best_of_users, near.window, near.mean)
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
-        abbreviation = _Values(notes.numbers, notes.best).of(numbers)
+        abbreviation = _Values(*scans.abbreviations.best_of(numbers)).of(numbers)
     return ConversationLegs(
         keyword=whole.of(numbers, 0),
         message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
@@ -356,5 +364,5 @@ class _Values:
         """The values of these names; `missing` for one that has none."""
         if not len(self.names):
             return np.full(wanted.shape, missing, np.float64)
-        at = np.minimum(np.searchsorted(self.names, wanted), len(self.names) - 1)
-        return np.where(self.names[at] == wanted, self.values[at], missing)
+        at = self.names.searchsorted(wanted)
+        return np.where(self.names.take(at, mode="clip") == wanted, self.values.take(at, mode="clip"), missing)

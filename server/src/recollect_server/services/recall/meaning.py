@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import NoWeights, Weights, WrongWeights, look
+from recollect_server.services.space.events import Deleted
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, remove_files
 from recollect_server.storage.vectors.matrix import Matrix
@@ -121,19 +122,19 @@ class Meaning:
             numbers = within if numbers is None else np.intersect1d(numbers, within, assume_unique=True)
         return Scans(messages, Scan(copy.abbreviations, question, numbers))
 
-    def forget(self, conversation_id: str, number: int | None) -> int:
-        """A conversation is deleted: its vectors go. Returns how many. Raises nothing: a file that refuses is removed whole."""
-        if (copy := self.copy) and number is not None:
-            copy.messages.remove(number)
-            copy.abbreviations.remove(number)
+    def forget(self, event: Deleted) -> None:
+        """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is removed whole."""
+        if (copy := self.copy) and event.number is not None:
+            copy.messages.remove(event.number)
+            copy.abbreviations.remove(event.number)
         if self._store is None and not (self._folder / NAME).exists():
-            return 0
+            return
         try:
-            return self.store().remove(conversation_id)
+            if removed := self.store().remove(event.conversation_id):
+                event.removed["vectors"] = removed
         except VectorsUnavailable as error:
             log.warning("vectors_removed", reason=str(error))
             self.drop()
-            return 0
 
     # For the job that tends it ------------------------------------------------------------------------------------------
 

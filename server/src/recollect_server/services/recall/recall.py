@@ -8,6 +8,7 @@ import numpy as np
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import (
@@ -48,7 +49,7 @@ class LegScore:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """A conversation that was found."""
 
@@ -63,7 +64,7 @@ class Result:
     explanation: list[LegScore]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A message that was found."""
 
@@ -128,10 +129,11 @@ class Recall:
                 now = self._space.clock()
                 terms = index.search.terms(without_dates(query, read_dates(query, now)))
                 found = gather(index, self._meaning, query, terms, scope, 2 * limit + _SPARE, deadline, now)
-                best, showing = found.best_messages(), Showing(self._space, index, terms, found.scans, deadline)
-                showing.prepare(_first_shown(found, best, limit))
+                best, leading = found.best_messages(), found.best_conversations()
+                showing = Showing(self._space, index, terms, found.scans, deadline)
+                showing.prepare(_first_shown(found, best, leading, limit))
                 hits = self._hits(found, best, showing, limit, least, explain=explain)
-                results = self._results(found, best, showing, scope, limit, least, explain=explain)
+                results = self._results(found, best, leading, showing, scope, limit, least, explain=explain)
         except IndexUnavailable as error:
             return Answer(legs_run=(), degraded=dict.fromkeys(legs, str(error)))
         run = legs if found.scans else KEYWORD_LEGS
@@ -158,8 +160,7 @@ class Recall:
 
     def fetch_context(self, conversation_id: str, turns: tuple[int, int] | None, after: int, max_bytes: int) -> Fetched:
         """Some turns of a conversation, by default the last ones: their messages behind line `after`, within so many bytes."""
-        with self._space.locks.hold(conversation_id):
-            head = self._space.head(conversation_id)
+        head = self._space.read(conversation_id)
         count = head.conversation.turn_count
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
@@ -201,21 +202,33 @@ class Recall:
         return hits
 
     def _results(
-        self, found: Candidates, best: list[int], showing: Showing, scope: Scope, limit: int, least: float, *, explain: bool
+        self,
+        found: Candidates,
+        best: list[int],
+        leading: list[int],
+        showing: Showing,
+        scope: Scope,
+        limit: int,
+        least: float,
+        *,
+        explain: bool,
     ) -> list[Result]:
-        order, fitting = np.array(best, np.int64), found.fitting()
-        owners = found.message_legs.conversation[order]
+        fitting, has_words = found.fitting().tolist(), (found.message_legs.keyword > 0).tolist()
+        turn_numbers, owners = found.messages.turn_numbers.tolist(), found.message_legs.conversation.tolist()
+        within: list[list[int]] = [[] for _ in found.conversations]
+        for message_at in best:
+            within[owners[message_at]].append(message_at)
         legs = legs_of_conversations(found) if explain else {}
         results: list[Result] = []
-        for at in found.best_conversations():
+        for at in leading:
             if len(results) == limit or found.order.conversations[at] <= 0 or found.conversation_scores[at] < least:
                 break
             number, conversation_id = found.conversations[at].number, found.conversations[at].id
-            there = order[owners == at]
-            fits = there[fitting[there]].tolist()
-            by_words = bool((found.message_legs.keyword[there] > 0).any())
-            turns = found.messages.turn_numbers[there].tolist()
-            shown: Iterable[Found] = (found.messages[place] for place in dict.fromkeys([*there[:1].tolist(), *fits]))
+            there = within[at]
+            fits = [message_at for message_at in there if fitting[message_at]]
+            by_words = any(has_words[message_at] for message_at in there)
+            turns = [turn_numbers[message_at] for message_at in there]
+            shown: Iterable[Found] = (found.messages[place] for place in dict.fromkeys([*there[:1], *fits]))
             if not turns:
                 matched, by_words = self._best_within(showing.terms, found.scans, scope, number)
                 shown, turns = matched, [it.turn_number for it in matched]
@@ -252,14 +265,12 @@ class Recall:
         return [shown[at[identity]] for identity in best.tolist() if identity in at], by_words
 
 
-def _first_shown(found: Candidates, best: list[int], limit: int) -> dict[int, list[Place]]:
+def _first_shown(found: Candidates, best: list[int], leading: list[int], limit: int) -> dict[int, list[Place]]:
     """Return by conversation the messages that are shown first: the best of all, and the best of each of the best conversations."""
-    owners = found.message_legs.conversation
-    leading = found.best_conversations()[:limit]
-    _, first = np.unique(owners[best], return_index=True)
-    best_of = {int(owners[best[at]]): best[at] for at in first.tolist()}
-    places: dict[int, list[Place]] = {found.conversations[at].number: [] for at in leading}
-    for at in dict.fromkeys([*best[:limit], *(best_of[at] for at in leading if at in best_of)]):
+    owners = found.message_legs.conversation.tolist()
+    best_of = {owners[at]: at for at in reversed(best)}
+    places: dict[int, list[Place]] = {found.conversations[at].number: [] for at in leading[:limit]}
+    for at in dict.fromkeys([*best[:limit], *(best_of[at] for at in leading[:limit] if at in best_of)]):
         message = found.messages[at]
         places.setdefault(message.number, []).append(message.place)
     return places

@@ -11,19 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.message_ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.services.recall.fusion import FIRST_LINE
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, MessageLegs
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.words import Term
-from recollect_server.storage.ranking import conversation_bm25
+from recollect_server.storage.ranking import Counts, Postings, conversation_bm25
 
 LONG = 200
 """Messages of a conversation that is split. Meetings of some 400 messages were learned from whole."""
 _MOST = 8  # conversations of one search that are split: those with the most candidates
-
-Counts = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-"""For every term the numbers of the conversations that have it, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class _Section:
 
 def by_sections(
     index: Index,
-    terms: list[Term],
+    postings: Postings,
     counts: Counts,
     conversations: list[Outline],
     messages: MessageLegs,
@@ -49,13 +46,16 @@ def by_sections(
 ) -> tuple[MessageLegs, ConversationLegs] | None:
     """Return what the legs say of the messages and of their sections, in place of their conversations; None if none is long.
 
-    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`. Raises IndexUnavailable.
+    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`. The neighbours of a message
+    count only within its section: what was said last before a quiet hour says nothing of what came after it. Raises
+    IndexUnavailable.
     """
     candidates = Counter(messages.conversation.tolist())
     split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][:_MOST]
     if not split:
         return None
     of, sequence = messages.conversation.copy(), messages.sequence.copy()
+    before, behind = np.full((2, len(of)), np.inf)  # lines of the section before and behind each message
     count = len(conversations)
     sections: list[_Section] = []
     for at in split:
@@ -63,7 +63,9 @@ def by_sections(
         inside = np.flatnonzero(messages.conversation == at)
         place = np.maximum(np.searchsorted(section.first, messages.sequence[inside], "right") - 1, 0)
         of[inside] = count + place
-        sequence[inside] += FIRST_LINE - section.first[place]
+        before[inside] = messages.sequence[inside] - section.first[place]
+        behind[inside] = np.append(section.first[1:], MAX_LINES)[place] - 1 - messages.sequence[inside]
+        sequence[inside] = FIRST_LINE + before[inside]
         count += len(section.first)
         sections.append(section)
     # Only the sections of candidates are compared, as only conversations that were found are.
@@ -72,12 +74,25 @@ def by_sections(
     unknown = np.full(count - len(conversations), np.nan)
     legs = replace(
         above,
-        keyword=_keyword(index, terms, counts, conversations, sections)[kept],
+        keyword=_keyword(index, postings, counts, conversations, sections)[kept],
         vector=_best(messages.vector, of, np.concatenate([above.vector, unknown])[kept]),
         window=_best(messages.window, of, np.concatenate([above.window, unknown])[kept]),
         begin=np.concatenate([above.begin, *(it.begin for it in sections)])[kept],
     )
-    return replace(messages, conversation=of, sequence=sequence), legs
+    nearest = np.arange(2)[:, None]
+    return (
+        replace(
+            messages,
+            conversation=of,
+            sequence=sequence,
+            keyword_before=np.where(before > nearest, messages.keyword_before, 0),
+            keyword_after=np.where(behind > nearest, messages.keyword_after, 0),
+            vector_before=np.where(before > 0, messages.vector_before, np.nan),
+            vector_after=np.where(behind > 0, messages.vector_after, np.nan),
+            asked=np.where(before > 0, messages.asked, np.nan),
+        ),
+        legs,
+    )
 
 
 def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
@@ -87,21 +102,23 @@ def _best(values: Array, of: NDArray[np.int64], known: Array) -> Array:
     return np.where(np.isnan(known), best, known)
 
 
-def _keyword(index: Index, terms: list[Term], counts: Counts, conversations: list[Outline], sections: list[_Section]) -> Array:
+def _keyword(index: Index, postings: Postings, counts: Counts, conversations: list[Outline], sections: list[_Section]) -> Array:
     """Return BM25 of the conversations, those that are split included, and of the sections behind them."""
     lengths, total, mean = index.search.lengths()
     whole = np.array([it.number for it in sections])
     bases = len(lengths) + np.cumsum([0, *(len(it.first) for it in sections)])
-    extended: Counts = []
-    for term, (numbers, frequencies) in zip(terms, counts, strict=True):
-        kept = ~np.isin(numbers, whole)
-        parts, often = [numbers[kept]], [frequencies[kept]]
-        for section, base in zip(sections, bases, strict=False):
-            lines = index.search.lines_with(term, section.number)
-            place, times = np.unique(np.maximum(np.searchsorted(section.first, lines, "right") - 1, 0), return_counts=True)
-            parts.append(base + place)
-            often.append(times)
-        extended.append((np.concatenate(parts), np.concatenate(often)))
+    kept = ~np.isin(counts.numbers, whole)
+    of_terms, numbers, often = [counts.terms[kept]], [counts.numbers[kept]], [counts.frequencies[kept]]
+    first = np.flatnonzero(np.diff(postings.ids, prepend=-1) | np.diff(postings.terms, prepend=-1))  # of each message, once
+    ids, terms = postings.ids[first], postings.terms[first]
+    for section, base in zip(sections, bases, strict=False):
+        inside = np.flatnonzero(ids >> SEQUENCE_BITS == section.number)
+        place = np.maximum(np.searchsorted(section.first, ids[inside] & MAX_LINES, "right") - 1, 0)
+        pairs, times = np.unique(terms[inside] * len(section.first) + place, return_counts=True)
+        of_terms.append(pairs // len(section.first))
+        numbers.append(base + pairs % len(section.first))
+        often.append(times)
+    extended = Counts(np.concatenate(of_terms), np.concatenate(numbers), np.concatenate(often))
     all_lengths = np.concatenate([lengths, *(it.bytes for it in sections)])
     count = total - len(sections) + int(bases[-1]) - len(lengths)
     scores = np.zeros(len(all_lengths))

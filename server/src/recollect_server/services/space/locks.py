@@ -1,44 +1,159 @@
-"""Locks by name."""
+"""The locks of a space by name, and the one order in which a thread takes them.
+
+| rank | name | orders |
+| --- | --- | --- |
+| `REQUEST` | a request id, else what the call is about | a repeat waits for its first try |
+| `DELIVERY` | channel and provider's id | a third party's message is kept once |
+| `PLACE` | a place (`domain.routing.Place`) | two first messages begin one conversation |
+| `MAIL` | the ids that an e-mail names | it is routed when all that came before it is stored |
+| `PARTY` | channel and address | a third party has one communication |
+| `CONVERSATION` | a conversation or a communication | its lines |
+
+A thread that holds a lock takes none of the same or a lower rank. Locks of one rank share a fixed
+number of stripes, so two names may be one lock: those of one rank are taken together, or not at all.
+
+Behind all of them come `AnchorFile.lock` and then the index's own. The other locks of the server
+guard a few fields of one object each, and nothing is called under them that takes one of these.
+"""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from enum import IntEnum
 
 _STRIPES = 1024
 
+Lock = AbstractContextManager[object]
+"""A lock, or several that are taken together."""
 
-class StripedLocks:
-    """A fixed number of locks that share all names between them. Nobody may hold two of one instance."""
+
+class Rank(IntEnum):
+    """The kinds of named locks, in the order in which they are taken."""
+
+    REQUEST = 1
+    DELIVERY = 2
+    PLACE = 3
+    MAIL = 4
+    PARTY = 5
+    CONVERSATION = 6
+
+
+class LockOrderError(AssertionError):
+    """Locks were taken in another order than their ranks say: two such threads may wait for each other."""
+
+
+class LockOrder:
+    """The order of locks as threads really take them, checked. Tests switch it on."""
 
     def __init__(self) -> None:
-        self._locks: dict[int, threading.Lock] = {}  # made when first held: a server has six of these, and most names never come
+        self._held = threading.local()
 
-    def hold(self, name: str) -> threading.Lock:
-        """Return the lock that this name falls to, for a `with`."""
-        return self._lock(hash(name) % _STRIPES)
+    @contextmanager
+    def checked(self, rank: Rank, lock: Lock) -> Iterator[None]:
+        """Hold a lock of a rank. Raise LockOrderError if this thread holds one of the same or a higher rank."""
+        held: list[Rank] = self._held.__dict__.setdefault("ranks", [])
+        if held and held[-1] >= rank:
+            raise LockOrderError(f"a {rank.name} lock is taken while {', '.join(it.name for it in held)} is held")
+        with lock:
+            held.append(rank)
+            try:
+                yield
+            finally:
+                held.pop()
 
-    def hold_each(self, names: Iterable[str]) -> "Several":
-        """The locks of several names, for a `with`, in an order that all callers share. The caller must hold none."""
-        return Several([self._lock(stripe) for stripe in sorted({hash(name) % _STRIPES for name in names})])
 
-    def hold_all(self) -> "Several":
-        """Every lock, for a `with`: nobody else holds any. The caller must hold none."""
-        return Several([self._lock(stripe) for stripe in range(_STRIPES)])
+class StripedLocks:
+    """The locks of one rank: a fixed number that share all names between them."""
+
+    def __init__(self, rank: Rank, order: LockOrder | None = None) -> None:
+        """`order` checks every lock that is taken."""
+        self._rank = rank
+        self._order = order
+        self._locks: dict[int, threading.Lock] = {}  # made when first held: most names never come
+
+    def hold(self, name: str) -> Lock:
+        """Return the lock that a name falls to, for a `with`."""
+        lock = self._lock(hash(name) % _STRIPES)
+        return self._order.checked(self._rank, lock) if self._order else lock
+
+    def hold_each(self, names: Iterable[str]) -> Lock:
+        """Return the locks of several names together, for a `with`."""
+        return self._together(sorted({hash(name) % _STRIPES for name in names}))
+
+    def hold_all(self) -> Lock:
+        """Return every lock of the rank together, for a `with`: nobody else holds any."""
+        return self._together(range(_STRIPES))
+
+    def _together(self, stripes: Iterable[int]) -> Lock:
+        locks = _Several([self._lock(stripe) for stripe in stripes])
+        return self._order.checked(self._rank, locks) if self._order else locks
 
     def _lock(self, stripe: int) -> threading.Lock:
         # `setdefault` is atomic: all callers get the same one.
         return self._locks.get(stripe) or self._locks.setdefault(stripe, threading.Lock())
 
 
-class Several:
-    """Locks that are held together. Written out, not with an `ExitStack`, which takes five times as long."""
+class _Several:
+    """Locks that are taken together, in the order given.
 
-    def __init__(self, locks: Sequence[threading.Lock]) -> None:
+    Written out, not with an `ExitStack`, which takes five times as long.
+    """
+
+    __slots__ = ("_locks",)
+
+    def __init__(self, locks: Sequence[Lock]) -> None:
         self._locks = locks
 
     def __enter__(self) -> None:
-        for lock in self._locks:
-            lock.acquire()
+        for taken, lock in enumerate(self._locks):
+            try:
+                lock.__enter__()
+            except BaseException:
+                for before in reversed(self._locks[:taken]):
+                    before.__exit__(None, None, None)
+                raise
 
     def __exit__(self, *_: object) -> None:
-        for lock in self._locks:
-            lock.release()
+        for lock in reversed(self._locks):
+            lock.__exit__(None, None, None)
+
+
+class Locks:
+    """All named locks of a space."""
+
+    def __init__(self, order: LockOrder | None = None) -> None:
+        self.requests, self.deliveries, self.places, self.mails, self.parties, self.conversations = (
+            StripedLocks(rank, order) for rank in Rank
+        )
+
+    def exclusive(
+        self,
+        *,
+        request: str = "",
+        delivery: str = "",
+        place: str = "",
+        mails: Collection[str] = (),
+        all_mails: bool = False,
+        party: str = "",
+        conversation: str = "",
+    ) -> Lock:
+        """Return a lock, for a `with`, that keeps out every other call about any of what is named.
+
+        An empty name is none. The locks of all that is named are taken in their order.
+        """
+        locks: list[Lock] = []
+        if request:
+            locks.append(self.requests.hold(request))
+        if delivery:
+            locks.append(self.deliveries.hold(delivery))
+        if place:
+            locks.append(self.places.hold(place))
+        if all_mails:
+            locks.append(self.mails.hold_all())
+        elif mails:
+            locks.append(self.mails.hold_each(mails))
+        if party:
+            locks.append(self.parties.hold(party))
+        if conversation:
+            locks.append(self.conversations.hold(conversation))
+        return locks[0] if len(locks) == 1 else _Several(locks)

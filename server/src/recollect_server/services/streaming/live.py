@@ -49,8 +49,8 @@ class LiveUpdates:
         """Passes on more text of an unfinished answer. Raises InvalidField, ConversationNotFound, StorageUnavailable."""
         with suppress(IndexUnavailable):
             self._space.index.settle()  # so that what was written before the draft is told before it
-        with self._space.locks.hold(conversation_id):
-            channel = self._space.head(conversation_id).conversation.channel
+        with self._space.reading(conversation_id) as state:
+            channel = state.conversation.channel
             self._drafts.publish(conversation_id, channel, draft_id, offset, text, done=done)
         self._log.touch((conversation_id, channel))
 

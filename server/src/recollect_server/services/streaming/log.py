@@ -15,6 +15,7 @@ from functools import partial
 from operator import attrgetter
 
 from recollect_server.domain.update import Deleted, Update, Updated
+from recollect_server.services.space.events import CursorsLost, IndexReplaced
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
@@ -128,8 +129,8 @@ class UpdateLog:
         self._after = 0  # the ring has everything behind this cursor up to `_latest`
         self._latest = 0
         self._attach(space.index)
-        space.on_index = self._attach
-        space.on_cursors_lost = self._reset
+        space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
+        space.subscribe(CursorsLost, lambda _: self._reset())
 
     @property
     def epoch(self) -> str:
@@ -233,7 +234,7 @@ class UpdateLog:
         changes = index.log.changes(position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES)
         if not changes.whole:
             raise Renewed
-        placed = read(index.log.epoch, self.space.logs, changes)
+        placed = read(index.log.epoch, self.space.lines, changes)
         entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
         last = changes.rows[-1].cursor if changes.more else changes.last
         return Batch([entry.data for entry in entries]), Position(position.epoch, last)

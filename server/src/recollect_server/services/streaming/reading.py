@@ -1,6 +1,6 @@
 """Rows of the log into updates. The rows say in which lines of a transcript a change stands; the lines say the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.conversation import (
@@ -17,8 +17,12 @@ from recollect_server.domain.update import Created, Deleted, Kind, NotesWritten,
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.log import Changes
 from recollect_server.storage.index.updates import Row, UpdateKind
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LogNotFound, Position
+
+Lines = Callable[[str, Position], Iterator[Line]]
+"""Yields the lines of a conversation behind a position, as `Space.lines`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,12 @@ def told(epoch: str, cursor: int, news: object) -> list[Placed]:
     return [_placed(epoch, row, news.conversation, entries) for row in rows]
 
 
-def read(epoch: str, logs: LogStore, changes: Changes) -> list[Placed]:
+def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:
     """The updates of a part of the log. Those of a conversation that is being deleted are left out: that it is gone follows.
 
     Raises LogUnavailable.
     """
-    entries = {number: _entries(logs, changes, number) for number in changes.conversations}
+    entries = {number: _entries(lines, changes, number) for number in changes.conversations}
     found: list[Placed] = []
     for row in changes.rows:
         if row.kind == UpdateKind.DELETED:
@@ -56,14 +60,14 @@ def read(epoch: str, logs: LogStore, changes: Changes) -> list[Placed]:
     return found
 
 
-def _entries(logs: LogStore, changes: Changes, number: int) -> dict[int, Entry] | None:
+def _entries(lines: Lines, changes: Changes, number: int) -> dict[int, Entry] | None:
     """The lines that a conversation's rows name and that can be read; None if its transcript is gone."""
     wanted = [row for row in changes.rows if row.number == number]
     last = max(row.last for row in wanted)
     sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
     found: dict[int, Entry] = {}
     try:
-        for line in logs.read(changes.conversations[number].id, Position(sequence - 1, offset)):
+        for line in lines(changes.conversations[number].id, Position(sequence - 1, offset)):
             if line.entry is not None:
                 found[line.sequence] = line.entry
             if line.sequence >= last:

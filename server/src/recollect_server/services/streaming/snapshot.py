@@ -54,7 +54,7 @@ class Snapshots:
         with self._guard:
             kept = self._kept.get(wanted)
         # What the index did not take in moves no cursor.
-        if kept and kept.position == Position(index.log.epoch, index.log.last_cursor()) and not self._log.space.lag.conversations():
+        if kept and kept.position == Position(index.log.epoch, index.log.last_cursor()) and not self._log.space.lagging():
             return kept
         for _ in range(3):
             try:
@@ -83,7 +83,7 @@ class Snapshots:
             max_bytes=self._limits.max_bytes,
         )
         loaded = ConversationLoaded()
-        if newest.loaded is not None and space.lag.has(newest.loaded.id):
+        if newest.loaded is not None and space.is_lagging(newest.loaded.id):
             found = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
             loaded = ConversationLoaded(found.conversation, tuple(found.turns.messages), found.has_more)
         elif newest.loaded is not None:

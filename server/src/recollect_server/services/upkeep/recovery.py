@@ -17,9 +17,9 @@ import structlog
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.deletion import bring_up_forgotten, drop_anchors, finish_delete, forget_anchors_again
 from recollect_server.services.external.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.storage.failpoints import hit
@@ -242,7 +242,7 @@ def _look_after_all(logs: FolderStore, index: Index, clock: Clock, progress: Pro
     bring_up_forgotten(logs, index)
     for conversation_id in deleting:
         if anchors:
-            drop_anchors(anchors, conversation_id)
+            anchors.drop_source(conversation_id)
         _finish_interrupted_delete(logs, index, conversation_id, clock)
     hit("recover.deletes_finished")
     conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)

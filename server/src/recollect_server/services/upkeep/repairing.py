@@ -8,9 +8,10 @@ from typing import Any
 
 import structlog
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable, NothingNamed, StorageUnavailable
-from recollect_server.services.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.services.external.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion import bring_up_forgotten, finish_delete, forget_anchors_again
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.checking import Contents
@@ -26,19 +27,15 @@ def repair(space: Space, stopping: Callable[[], bool]) -> bool:
     try:
         if (reason := space.index.lost()) and not _renew(space, reason, stopping):
             return False
-        if space.suspects.reason and not _compare(space, stopping):
+        if not space.is_verified and not _compare(space, stopping):
             return False
-        for conversation_id in space.lag.conversations():
-            if stopping():
+        for conversation_id in space.lagging():
+            if stopping() or not space.catch_up(conversation_id):
                 return False
-            with space.locks.hold(conversation_id):
-                # One whose transcript refuses to be written is caught up when it is written to.
-                if not space.pending.of(conversation_id) and not _caught_up(space, conversation_id):
-                    return False
     except (IndexUnavailable, StorageUnavailable, OSError) as error:
         log.warning("index_not_repaired", reason=str(error))
         return False
-    return not space.lag.conversations()
+    return not space.lagging()
 
 
 def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
@@ -46,36 +43,19 @@ def _compare(space: Space, stopping: Callable[[], bool]) -> bool:
 
     Raises IndexUnavailable, StorageUnavailable.
     """
-    for conversation_id in space.suspects.waiting():
+    for conversation_id in space.unverified():
         if stopping():
             return False
-        with space.locks.hold(conversation_id):
-            if space.pending.of(conversation_id):
-                continue  # its end may never have reached the disk
-            try:
-                space.head(conversation_id)  # reading where it ends compares it
-            except (ConversationNotFound, StorageUnavailable):
-                space.suspects.clear(conversation_id)
-    if space.suspects.waiting():
+        space.verify(conversation_id)
+    if space.unverified():
         return False
     problems = Contents(space.index).problems()
     if wrong := problems[0] if problems else space.index.miscount():
         space.distrust(wrong)
         return False
-    space.suspects.end()
+    space.trust()
     log.info("index_compared")
     return True
-
-
-def _caught_up(space: Space, conversation_id: str) -> bool:
-    """Brings the index up to one conversation. False if it refuses still. Hold the conversation's lock."""
-    try:
-        done = space.head(conversation_id).indexed
-    except ConversationNotFound:
-        done = True
-    if done:
-        space.lag.caught_up(conversation_id)
-    return done
 
 
 def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
@@ -89,14 +69,14 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     try:
         new.log.claim_file(copied=False)
         bring_up_forgotten(space.logs, new)
-        for logs in (space.transcripts, CommunicationLogs(space.logs)):
+        kinds: tuple[Logs[Any], ...] = (ConversationLogs(space.logs), CommunicationLogs(space.logs))
+        for logs in kinds:
             for name, _ in space.logs.logs(logs.kind):
                 if stopping():
                     new.want_rebuild("the server stopped while it was made")
                     new.close()
                     return False
-                with space.locks.hold(name):
-                    _catch_up(space, logs, new, name)
+                space.build(new, logs, name)
         forget_anchors_again(space.logs, new)
         new.settle()  # what is routed asks it for what it has, and does not wait
         space.change_index(new)
@@ -107,19 +87,8 @@ def _renew(space: Space, reason: str, stopping: Callable[[], bool]) -> bool:
     log.warning("index_made_anew", conversations=len(known))
     for conversation_id, size in space.logs.logs(Kind.CONVERSATION):
         if known.get(conversation_id, (0, 0))[0] != size:  # written to meanwhile, or the new index refused its lines
-            space.lag.note(conversation_id, "the new index does not have all of it")
+            space.note_lag(conversation_id, "the new index does not have all of it")
     for conversation_id in space.logs.deleted():  # their deletes found no index
-        with space.locks.hold(conversation_id):
+        with space.exclusive(conversation=conversation_id):
             finish_delete(space.logs, new, conversation_id, space.clock())
     return True
-
-
-def _catch_up(space: Space, logs: Logs[Any], new: Index, name: str) -> None:
-    """Index a log anew. A communication that is written to meanwhile finds no index: who comes next indexes it."""
-    if space.pending.of(name):  # the end of its file may be nothing: it is caught up when it is written to
-        space.lag.note(name, "its transcript refuses to be written")
-        return
-    try:
-        logs.catch_up(new, name, logs.find(new, name), time=space.clock(), log_updates=False, wait=False)
-    except (ConversationNotFound, NothingNamed, StorageUnavailable) as error:
-        log.warning("transcript_passed_over", **{logs.noun: name}, reason=str(error))

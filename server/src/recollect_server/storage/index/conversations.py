@@ -6,21 +6,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect_server.domain.conversation import NO_RECORD, NOBODY, Conversation, NoteRecord, Party
-from recollect_server.domain.message import Usage
+from recollect_server.domain.conversation import NOBODY, Conversation, Party
+from recollect_server.storage.index.columns import SELECT, conversation_of
 from recollect_server.storage.index.database import Database
-
-_COLUMNS = (
-    "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
-    "message_count", "manually_named", "pinned", "model", "contact", "group_id", "thread_id", "subject", "usage_input",
-    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through", "open_calls",
-)  # fmt: skip
-_SELECT = (
-    f"SELECT c.number, {', '.join(f'c.{name}' for name in _COLUMNS)}, n.abbreviation, n.compression_summary, k.name, "
-    "r.abbreviation_writer, r.abbreviation_model, r.abbreviation_time, r.title_writer, r.title_model, r.title_time "
-    "FROM conversations c LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number "
-    "LEFT JOIN note_records r ON r.number = c.number "
-)
 
 
 class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
@@ -124,35 +112,6 @@ def _marks(values: tuple[str, ...]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _conversation(row: tuple[Any, ...]) -> Conversation:
-    return Conversation(
-        id=row[1],
-        channel=row[2],
-        create_time=row[3],
-        update_time=row[4],
-        title=row[5],
-        opening=row[6],
-        topics=tuple(orjson.loads(row[7])),
-        participants=tuple(orjson.loads(row[8])),
-        turn_count=row[9],
-        message_count=row[10],
-        manually_named=bool(row[11]),
-        pinned=bool(row[12]),
-        model=row[13],
-        party=Party(row[14], row[15], row[16], row[17], row[27] or ""),
-        usage_total=Usage(row[18], row[19]),
-        cost_total=row[20],
-        text_bytes=row[21],
-        compressed_through=row[22],
-        abbreviated_through=row[23],
-        open_calls=tuple((turn, name) for turn, name in orjson.loads(row[24])) if row[24] else (),
-        abbreviation=row[25] or "",
-        compression_summary=row[26] or "",
-        abbreviation_record=NoteRecord(*row[28:31]) if row[28] else NO_RECORD,
-        title_record=NoteRecord(*row[31:34]) if row[31] else NO_RECORD,
-    )
-
-
 class ConversationTable:
     """The indexed conversations. Every method raises IndexUnavailable."""
 
@@ -163,10 +122,11 @@ class ConversationTable:
         """Return a conversation with the indexed length of its transcript, or None."""
         with self._database.reading() as connection:
             row = connection.execute(
-                f"{_SELECT.replace('FROM', ', p.bytes, p.lines FROM', 1)} JOIN progress p ON p.number = c.number WHERE c.id = ?",
+                f"{SELECT.replace(' FROM', ', c.open_calls IS NULL, p.bytes, p.lines FROM', 1)}"
+                " JOIN progress p ON p.number = c.number WHERE c.id = ?",
                 (conversation_id,),
             ).fetchone()
-            return None if row is None else Stored(row[0], _conversation(row), row[-2], row[-1], calls_unknown=not row[24])
+            return None if row is None else Stored(row[0], conversation_of(row), row[-2], row[-1], calls_unknown=bool(row[-3]))
 
     def select(
         self, chosen: Filter, limit: int, after: tuple[int, str] | None = None, *, newest_first: bool = True
@@ -180,15 +140,15 @@ class ConversationTable:
         if after is not None:
             where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
             values += after
-        query = f"{_SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
+        query = f"{SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
         with self._database.reading() as connection:
-            return [Stored(row[0], _conversation(row)) for row in connection.execute(query, (*values, limit))]
+            return [Stored(row[0], conversation_of(row)) for row in connection.execute(query, (*values, limit))]
 
     def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
         """Return the conversations of these numbers, without those that are gone."""
         with self._database.reading() as connection:
-            query = f"{_SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
-            return {row[0]: _conversation(row) for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))}
+            query = f"{SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
+            return {row[0]: conversation_of(row) for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))}
 
     def outlines(self, numbers: Collection[int]) -> dict[int, Outline]:
         """Return the outlines of the conversations of these numbers, without those that are gone."""

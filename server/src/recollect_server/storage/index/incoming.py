@@ -22,6 +22,7 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.domain.message_ids import message_id
+from recollect_server.storage.index.columns import values_of
 from recollect_server.storage.index.messages import searchable_text
 from recollect_server.storage.index.notes_words import Entry
 from recollect_server.storage.index.updates import UpdateKind
@@ -66,15 +67,8 @@ def document_of(
     its notes, where they changed; `cursor` is the one before
     that of the first of the `updates`.
     """
-    party, usage = after.party, after.usage_total
     document = {
-        "conversation": (
-            number, after.id, after.channel, after.create_time, after.update_time, after.title, after.opening,
-            orjson.dumps(after.topics).decode(), orjson.dumps(after.participants).decode(), after.turn_count,
-            after.message_count, int(after.manually_named), int(after.pinned), after.model, party.contact, party.group_id,
-            party.thread_id, party.subject, usage.input, usage.output, after.cost_total, after.text_bytes,
-            after.compressed_through, after.abbreviated_through, orjson.dumps(after.open_calls).decode(),
-        ),
+        "conversation": (number, *values_of(after)),
         "messages": [
             (
                 message_id(number, line.sequence), message.turn_number, message.timestamp, line.offset, line.length,
@@ -102,8 +96,8 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
-    if party.contact_name and (before is None or before.party.contact_name != party.contact_name):
-        document["contactName"] = party.contact_name
+    if (name := after.party.contact_name) and (before is None or before.party.contact_name != name):
+        document["contactName"] = name
     if mail:
         document["mail"] = list(mail)
     for line in lines:

@@ -13,53 +13,13 @@ import apsw
 from recollect_server.domain.conversation import RULE
 from recollect_server.domain.message_ids import SEQUENCE_BITS
 from recollect_server.storage.index.channel_tables import channel_tables, contact_names
+from recollect_server.storage.index.columns import take_in_trigger
 from recollect_server.storage.index.external_tables import external_tables, external_words
 from recollect_server.storage.index.notes_words import notes_words_table
 
-_COLUMNS = (
-    "number", "id", "channel", "create_time", "update_time", "title", "opening", "topics", "participants", "turn_count",
-    "message_count", "manually_named", "pinned", "model", "contact", "group_id", "thread_id", "subject", "usage_input",
-    "usage_output", "cost_total", "text_bytes", "compressed_through", "abbreviated_through",
-)  # fmt: skip
-
-_FIXED = {"number", "id", "channel", "create_time", "contact", "group_id", "thread_id", "subject"}  # from the first line on
-
-
-def _take_in(columns: tuple[str, ...]) -> str:
-    """Return the trigger by which an append comes in, with these columns of a conversation."""
-    return f"""
-    CREATE TRIGGER take_in INSTEAD OF INSERT ON incoming BEGIN
-        SELECT RAISE(ABORT, 'the lines before these are not indexed')
-            WHERE coalesce((SELECT bytes FROM progress WHERE number = NEW.document ->> '$.conversation[0]'), 0)
-                <> NEW.document ->> '$.progress[0]';
-        INSERT INTO conversations({", ".join(columns)})
-            SELECT {", ".join(f"NEW.document ->> '$.conversation[{i}]'" for i in range(len(columns)))} WHERE true
-            ON CONFLICT(number) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in columns if name not in _FIXED)};
-        INSERT OR REPLACE INTO notes
-            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.notes[0]', NEW.document ->> '$.notes[1]'
-            WHERE NEW.document -> '$.notes' IS NOT NULL;
-        INSERT INTO messages
-            SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-            FROM json_each(NEW.document, '$.messages');
-        INSERT INTO turns_fts(rowid, text) SELECT value ->> 0, value ->> 6 FROM json_each(NEW.document, '$.messages');
-        INSERT INTO updates
-            SELECT (NEW.document ->> '$.cursor') + key + 1, NEW.document ->> '$.conversation[0]', value ->> 0, value ->> 1,
-                value ->> 2, value ->> 3, ''
-            FROM json_each(NEW.document, '$.updates');
-        INSERT OR IGNORE INTO requests
-            SELECT value ->> 0, value ->> 1, NEW.document ->> '$.conversation[1]', value ->> 2, value ->> 3,
-                iif(value ->> 4 = 0, 0, (NEW.document ->> '$.cursor') + (value ->> 4)), ''
-            FROM json_each(NEW.document, '$.requests');
-        INSERT OR REPLACE INTO progress
-            SELECT NEW.document ->> '$.conversation[0]', NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';
-    END;
-    """
-
-
-INCOMING = f"""
+INCOMING = """
     -- The way in: `INSERT INTO incoming` takes one JSON document (see `incoming.py`) into every table at once.
     CREATE VIEW incoming AS SELECT '' AS document;
-    {_take_in(_COLUMNS)}
     CREATE TRIGGER topics_of_new AFTER INSERT ON conversations WHEN NEW.topics <> '[]' BEGIN
         INSERT OR IGNORE INTO topics SELECT value, NEW.number FROM json_each(NEW.topics);
     END;
@@ -182,8 +142,8 @@ def _late_messages(connection: apsw.Connection) -> None:
         CREATE INDEX messages_by_turn ON messages(id >> {SEQUENCE_BITS}, turn_number);
         -- The tool calls that wait for a result, as JSON. NULL: an earlier version indexed it, and they are read once more.
         ALTER TABLE conversations ADD COLUMN open_calls TEXT;
-        DROP TRIGGER take_in;
-        {_take_in((*_COLUMNS, "open_calls"))}
+        DROP TRIGGER IF EXISTS take_in;  -- indexes of earlier versions have one with the columns of their time
+        {take_in_trigger()}
     """)
 
 

@@ -1,5 +1,6 @@
 """The two keyword legs, each one question to FTS5: which messages fit, and how often each conversation has each word."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.lengths import Lengths
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QuestionWords, Term
-from recollect_server.storage.ranking import starts
+from recollect_server.storage.ranking import Postings
 
 _QUIET = 3_600_000  # milliseconds without a message that end a section
 _SECTION = 16  # messages of one, at the most
@@ -66,9 +67,9 @@ class Messages:
         return len(self.ids)
 
     def __getitem__(self, at: int) -> Found:
-        identity = int(self.ids[at])
-        place = (sequence_of(identity), int(self.offsets[at]), int(self.lengths[at]))
-        return Found(number_of(identity), int(self.turn_numbers[at]), int(self.times[at]), place, int(self.tokens[at]))
+        identity = self.ids.item(at)
+        place = (sequence_of(identity), self.offsets.item(at), self.lengths.item(at))
+        return Found(number_of(identity), self.turn_numbers.item(at), self.times.item(at), place, self.tokens.item(at))
 
     def __iter__(self) -> Iterator[Found]:
         return map(self.__getitem__, range(len(self)))
@@ -116,7 +117,7 @@ def message_scores(connection: apsw.Connection, terms: list[Term], scope: Scope,
     A term that only ranks finds none, but within one conversation.
     """
     finding = [term for term in terms if within is not None or not term.only_ranks]
-    ids, values = _best(connection, _any(finding), scope, limit, within)
+    ids, values = _best(connection, _any(finding), scope, limit, within, sum(term.frequency for term in finding))
     if ranking := [term for term in terms if term not in finding]:
         # The sum over all terms, where both kinds are: higher than what the finding ones gave alone.
         scores = dict(zip(ids, values, strict=True))
@@ -132,52 +133,52 @@ def normal_scores(connection: apsw.Connection, terms: list[Term], scope: Scope, 
     """BM25 of messages with any of the terms, with the prior of `words.LEAST_MESSAGES` for how rare these are."""
     scores: dict[int, float] = defaultdict(float)
     for term in terms:
-        for found, score in zip(*_best(connection, term.match, scope, limit, None), strict=True):
+        for found, score in zip(*_best(connection, term.match, scope, limit, None, term.frequency), strict=True):
             scores[found] += term.normal(score, total)
     ids = sorted(scores)
     return Bm25(np.array(ids, np.int64), np.array([scores[it] for it in ids], np.float64))
 
 
-def _best(connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None) -> tuple[list[int], list[float]]:
+def _best(
+    connection: apsw.Connection, match: str, scope: Scope, limit: int, within: int | None, matches: float = math.inf
+) -> tuple[list[int], list[float]]:
+    """Return the ids and the scores of the best messages. There are at most `matches`, if the caller knows."""
     where, values = _conditions(scope)
     if within is not None:
         where.append("turns_fts.rowid BETWEEN ? AND ?")
         values += id_range(within)
     times = " JOIN messages m ON m.id = turns_fts.rowid" if scope.timed else ""
-    # As two texts: one step for SQLite, without Python's global lock. The `+` lets SQLite sort: FTS5 would prepare a second
-    # statement for that with every search, which takes as long as the matches of a small history.
+    # The `+` lets SQLite sort: FTS5 would prepare a second statement for that with every search, which takes as long as the
+    # matches of a small history. Where all are wanted the order is not, and sorting would take as long as scoring.
+    order = "" if matches <= limit else f" ORDER BY +rank LIMIT {limit}"
+    # As two texts: one step for SQLite, without Python's global lock.
     ids, scores = connection.execute(
         "SELECT json_group_array(id), json_group_array(-score) FROM (SELECT turns_fts.rowid AS id, rank AS score"
-        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)} ORDER BY +rank LIMIT ?)",
-        (match, *values, limit),
+        f" FROM turns_fts{times} WHERE turns_fts MATCH ?{_and(where)}{order})",
+        (match, *values),
     ).get
     return orjson.loads(ids), orjson.loads(scores)
 
 
-def conversation_counts(connection: apsw.Connection, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of the conversations that have the term, ascending, and how often each has it. Shape [n] each."""
-    # As one text: three times as fast as a row for each, and without Python's global lock.
+def postings(connection: apsw.Connection, terms: list[Term]) -> Postings:
+    """Return every occurrence of the terms."""
+    # As one text for each term: three times as fast as a row for each, and without Python's global lock.
+    texts = [_messages_with(connection, term) for term in terms]
+    sizes = [text.count(",") + 1 if text else 0 for text in texts]
+    of_terms = np.repeat(np.arange(len(terms)), sizes)
+    ids = np.array(orjson.loads(f"[{','.join(filter(None, texts))}]"), np.int64)
+    if not ((ids[1:] >= ids[:-1]) | (of_terms[1:] > of_terms[:-1])).all():  # FTS5 answers in order, which nothing promises
+        ids = ids[np.lexsort((ids, of_terms))]
+    return Postings(of_terms, ids)
+
+
+def _messages_with(connection: apsw.Connection, term: Term) -> str:
+    """Return the id of a message for every occurrence of a term, separated by commas; by a prefix, for every message."""
     if term.prefix:
-        query = f"SELECT group_concat(rowid >> {SEQUENCE_BITS}) FROM turns_fts WHERE turns_fts MATCH ?"
-        numbers = connection.execute(query, (term.match,)).get
+        query, value = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ?", term.match
     else:
-        query = f"SELECT group_concat(doc >> {SEQUENCE_BITS}) FROM turns_occurrences WHERE term = ?"
-        numbers = connection.execute(query, (term.stem,)).get
-    found = np.fromstring(numbers or "", dtype=np.int64, sep=",")
-    if not (found[1:] >= found[:-1]).all():  # both tables answer in the order of messages, which nothing promises
-        found.sort()
-    first = starts(found)
-    counts = np.empty_like(first)
-    np.subtract(first[1:], first[:-1], out=counts[:-1])
-    counts[-1:] = len(found) - first[-1:]
-    return found[first], counts
-
-
-def lines_with(connection: apsw.Connection, term: Term, number: int) -> NDArray[np.int64]:
-    """Return the lines of a conversation's messages that have the term, ascending."""
-    query = "SELECT group_concat(rowid) FROM turns_fts WHERE turns_fts MATCH ? AND rowid BETWEEN ? AND ?"
-    ids = connection.execute(query, (term.match, *id_range(number))).get
-    return np.fromstring(ids or "", dtype=np.int64, sep=",") & MAX_LINES
+        query, value = "SELECT group_concat(doc) FROM turns_occurrences WHERE term = ?", term.stem
+    return connection.execute(query, (value,)).get or ""
 
 
 def sections(connection: apsw.Connection, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
@@ -332,15 +333,10 @@ class Search:
         with self._database.reading() as connection:
             return notes_words.scores(connection, terms, self._lengths.read()[1], limit)
 
-    def conversation_counts(self, term: Term) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which conversations have the term (numbers, ascending), and how often."""
+    def postings(self, terms: list[Term]) -> Postings:
+        """Return every occurrence of the terms."""
         with self._database.reading() as connection:
-            return conversation_counts(connection, term)
-
-    def lines_with(self, term: Term, number: int) -> NDArray[np.int64]:
-        """The lines of a conversation's messages that have the term."""
-        with self._database.reading() as connection:
-            return lines_with(connection, term, number)
+            return postings(connection, terms)
 
     def sections(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """The sections of a conversation: first lines, times, bytes."""

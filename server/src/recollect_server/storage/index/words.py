@@ -1,10 +1,12 @@
 """Words: how a query becomes terms, and where a text has them. The tokeniser is the index's own, so both sides agree."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import apsw
+import orjson
 
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.stopwords import EVERYDAY_WORDS, STOP_WORDS
 from recollect_server.domain.text import pairs, runs, segment
 from recollect_server.storage.ranking import K1
@@ -53,7 +55,7 @@ CONVERSATIONS = WordTables("turns_fts", "turns_vocabulary", "notes_words")
 EXTERNAL = WordTables("external_fts", "external_vocabulary")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """A word of a query."""
 
@@ -90,19 +92,20 @@ def choose_terms(connection: apsw.Connection, query: str, total_messages: int, t
     Stop words are dropped where anything else is left. Common words only rank what rarer ones find, for FTS5 scores every
     message that is found. The number of words is bounded, and the entries of the index that must be read for them.
     """
-    found = [(*_frequency(connection, term, tables), term) for term in _terms(connection, query)]
-    found = [it for it in found if it[0] or it[1]]
-    found.sort(key=lambda it: (it[0], it[2].stem))
+    words = _terms(connection, query)
+    frequencies = _frequencies(connection, words, tables)
+    found = [(frequency, term) for term, (frequency, notes) in zip(words, frequencies, strict=True) if frequency or notes]
+    found.sort(key=lambda it: (it[0], it[1].stem))
     chosen: list[Term] = []
     postings = finding = 0
-    for frequency, _, term in found[:_MAX_TERMS]:
+    for frequency, term in found[:_MAX_TERMS]:
         postings += frequency
         spare = finding >= _LEAST_TERMS
         finding += frequency > 0
         if spare and postings > _MAX_POSTINGS:
             break
         common = postings > _MAX_FINDING or (frequency > _MAX_COMMON * total_messages and total_messages > 1000)
-        chosen.append(replace(term, frequency=frequency, only_ranks=spare and common))
+        chosen.append(Term(term.word, term.stem, term.prefix, spare and common, frequency))
     return chosen
 
 
@@ -153,16 +156,15 @@ def _terms(connection: apsw.Connection, query: str) -> list[Term]:
     return list((words or stops).values())
 
 
-def _frequency(connection: apsw.Connection, term: Term, tables: WordTables) -> tuple[int, int]:
-    """Return how many messages have the term, and how many conversations in their notes."""
-    values: tuple[str, ...]
-    if term.prefix:
-        found = connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get
-        where, values = "stem >= ? AND stem < ?", (term.stem, term.stem + "\U0010ffff")
-    else:
-        found = connection.execute(f"SELECT doc FROM {tables.vocabulary} WHERE term = ?", (term.stem,)).get
-        where, values = "stem = ?", (term.stem,)
-    notes = 0
-    if tables.notes:
-        notes = int(connection.execute(f"SELECT count(*) FROM {tables.notes} WHERE {where}", values).get)
-    return int(found or 0), notes
+def _frequencies(connection: apsw.Connection, terms: list[Term], tables: WordTables) -> list[tuple[int, int]]:
+    """Return for each term how many messages have it, and how many conversations in their notes."""
+    notes = f"(SELECT count(*) FROM {tables.notes} WHERE stem BETWEEN j.value ->> 0 AND j.value ->> 1)" if tables.notes else "0"
+    messages = f"coalesce((SELECT doc FROM {tables.vocabulary} WHERE term = j.value ->> 0), 0)"
+    query = f"SELECT {messages}, {notes} FROM json_each(?) j ORDER BY j.key"
+    ranges = [(term.stem, term.stem + ("\U0010ffff" if term.prefix else "")) for term in terms]
+    found: list[tuple[int, int]] = connection.execute(query, (orjson.dumps(ranges).decode(),)).fetchall()  # type: ignore[assignment]  # the table's types
+    for at, term in enumerate(terms):
+        if term.prefix:
+            count = connection.execute(f"SELECT count(*) FROM {tables.words} WHERE {tables.words} MATCH ?", (term.match,)).get
+            found[at] = (int(count), found[at][1])
+    return found

@@ -19,6 +19,8 @@ from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
 
 WEIGHTS = (0.5, 0.25)
 """Of the entries next to the middle one of a window, and of those next to them."""
+AROUND = 2 * WEIGHTS
+"""Of all entries of a window but the middle one: of those before it, and of those behind it."""
 _TAIL = 16_384  # entries behind those that are in order, which have an order of their own: beyond that, all are sorted
 _CHUNK = 2048
 
@@ -53,20 +55,17 @@ class View:
     """Their ids."""
     rows: Rows
 
-    def linked(self, entries: Entries, side: int) -> Entries:
-        """What lies next to each entry on a side; -1 for none."""
-        near = np.where(entries >= 0, self.links[side, entries], -1).astype(np.int64)
-        return np.where(near < self.count, near, -1)
-
-    def around(self, entries: Entries) -> list[tuple[float, Entries]]:
-        """The other entries of each window, with their weights."""
-        found: list[tuple[float, Entries]] = []
+    def around(self, entries: Entries) -> Entries:
+        """Return the other entries of each window, as `AROUND` weighs them: of shape [4, n], -1 for none."""
+        near = np.full((2 * len(WEIGHTS), len(entries)), -1)
         for side in (0, 1):
-            near = entries
-            for weight in WEIGHTS:
-                near = self.linked(near, side)
-                found.append((weight, near))
-        return found
+            links = self.links[side]
+            at = entries
+            for step in range(len(WEIGHTS)):
+                at = np.where(at >= 0, links[at], -1)
+                at = np.where(at < self.count, at, -1)
+                near[side * len(WEIGHTS) + step] = at
+        return near
 
 
 class Matrix:
@@ -211,11 +210,11 @@ class Matrix:
         for first in range(0, len(entries), _CHUNK):
             part = entries[first : first + _CHUNK]
             around = seen.around(part)
-            needed, places = np.unique(np.concatenate([part, *(near for _, near in around)]), return_inverse=True)
+            needed, places = np.unique(np.append(part, around), return_inverse=True)
             unit = view.rows.get(np.maximum(needed, 0)) * np.where(needed >= 0, view.scale[needed], 0)[:, None]
             own, *others = places.reshape(-1, len(part))
             total = unit[own]
-            for (weight, _), place in zip(around, others, strict=True):
+            for weight, place in zip(AROUND, others, strict=True):
                 total += np.float32(weight) * unit[place]
             lengths = np.linalg.norm(total, axis=1)
             view.window[part] = np.where(lengths > 0, lengths, 1)

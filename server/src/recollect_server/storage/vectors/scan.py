@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS, USER, roles
 from recollect_server.storage.ranking import starts
-from recollect_server.storage.vectors.matrix import Entries, Matrix, View
+from recollect_server.storage.vectors.matrix import AROUND, Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 
 RESCORED = 2000
@@ -69,13 +69,19 @@ class Scan:
         self._matrix = matrix
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
-        self._known = np.full(view.count, np.nan)  # cosines, as far as they were worked out
+        self._known = np.full(view.count + 1, np.nan)  # cosines, as far as they were worked out
+        self._known[-1] = 0  # of an entry that is not there, -1
         self._known_windows = np.full(view.count, np.nan)  # likewise those of windows
         self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
         self._most = max(RESCORED, int(SHARE * view.count))
         found = np.flatnonzero(self._allowed)
         self._about = _about(view, question) if len(found) > self._most else None
         self._looked_at = found if self._about is None else _best(found, self._about[found], self._most)
+        self._whole = view.count <= self._most
+        if self._whole:  # one pass over all costs less than to look up what is missing, again and again
+            every = np.arange(view.count)
+            self._known[:-1] = self._cosines_of(every)
+            self._known_windows[:] = self._sums(every, self._known)
 
     def nearest(self, most: int) -> Scores:
         """The ids whose vectors are nearest."""
@@ -85,10 +91,9 @@ class Scan:
         """The ids whose windows are nearest."""
         entries = self._looked_at
         if self._about is not None:
-            near = np.concatenate([entries, *(near for _, near in self._view.around(entries))])
-            near = self._each_once(near)
+            near = self._each_once(np.append(entries, self._view.around(entries)))
             near = near[self._allowed[near]]
-            entries = _best(near, self._sums(near, self._about, self._view.around(near)), self._most)
+            entries = _best(near, self._sums(near, self._about), self._most)
         return self._first(entries, self._windows(entries), most)
 
     def nearest_of(self, start: int, end: int, most: int) -> Scores:
@@ -105,10 +110,12 @@ class Scan:
         Those without a vector are left out.
         """
         entries = self._matrix.of(self._view, ids)
-        scores = self._by_id(entries, self._cosines(entries))
-        order = np.argsort(self._view.ids[entries], kind="stable")
-        at = np.searchsorted(self._view.ids[entries], scores.ids, sorter=order)
-        return scores, self._view.marks[entries[order[at]]]
+        scores, marks = self._cosines(entries), self._view.marks[entries]
+        found = self._view.ids[entries]
+        if not _ascends(found):
+            order = np.argsort(found, kind="stable")
+            marks = marks[order[starts(found[order])]]
+        return self._by_id(entries, scores), marks
 
     def best_piece(self, identity: int) -> tuple[int, int]:
         """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of one without a vector."""
@@ -120,27 +127,38 @@ class Scan:
         entries = self._matrix.of(self._view, ids)
         return self._by_id(entries, self._windows(entries))
 
-    def conversations(self, numbers: NDArray[np.int64]) -> Near:
-        """How near these conversations are, but those without a vector; of very many entries those that look best count."""
+    def best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
+        """Return the conversations, ascending, that have a vector, and the cosine of the best piece of each."""
+        entries, owners = self._entries_of(numbers)
+        first = starts(owners)
+        return owners[first], self._cosines(entries[first])
+
+    def _entries_of(self, numbers: NDArray[np.int64]) -> tuple[Entries, NDArray[np.int64]]:
+        """Return the entries of conversations by number, best first, of very many those that look best; and their numbers."""
         entries = self._matrix.of_conversations(self._view, numbers)
         entries = entries[self._allowed[entries]]
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
+        owners = self._view.ids[entries] >> self._matrix.sequence_bits
+        order = np.lexsort((-self._cosines(entries), owners))  # sums are the same wherever the entries lie
+        return entries[order], owners[order]
+
+    def conversations(self, numbers: NDArray[np.int64]) -> Near:
+        """Return how near these conversations are, but for those without a vector."""
+        entries, owners = self._entries_of(numbers)
         if not len(entries):
             none = np.zeros(0)
             return Near(np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32))
-        cosines, owners = self._cosines(entries), self._view.ids[entries] >> self._matrix.sequence_bits
-        order = np.lexsort((-cosines, owners))
-        entries, cosines, owners = entries[order], cosines[order], owners[order]
-        first = starts(owners)
-        windows = np.maximum.reduceat(self._windows(entries), first)
-        users = np.maximum.reduceat(np.where(roles(self._view.marks[entries]) == USER, cosines, -2), first)
+        cosines, first = self._cosines(entries), starts(owners)
+        users = np.where(roles(self._view.marks[entries]) == USER, cosines, -2)
+        windows, of_users = np.maximum.reduceat(np.array([self._windows(entries), users]), first, axis=1)
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
-        units = self._view.rows.get(entries) * self._view.scale[entries, None]
+        units = self._view.rows.get(entries)
+        units *= self._view.scale[entries, None]
         sums = np.add.reduceat(units, first, axis=0)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        means = np.asarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
-        return Near(owners[first], cosines[first], windows, np.where(users > -2, users, np.nan), averages, means)
+        lengths[lengths == 0] = 1
+        return Near(owners[first], cosines[first], windows, np.where(of_users > -2, of_users, np.nan), averages, sums / lengths)
 
     def within(self, number: int, most: int) -> Scores:
         """The nearest ids of one conversation."""
@@ -176,27 +194,32 @@ class Scan:
         return Scores(ids[chosen], scores[chosen])
 
     def _cosines(self, entries: Entries) -> Cosines:
-        missing = entries[np.isnan(self._known[entries])]
-        if len(missing):
-            high, low = (self._view.rows.get(missing) @ self._digits).T.astype(np.float64)
-            self._known[missing] = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[missing]
+        if not self._whole:
+            missing = entries[np.isnan(self._known[entries])]
+            if len(missing):
+                self._known[missing] = self._cosines_of(missing)
         cosines: Cosines = self._known[entries]
         return cosines
 
+    def _cosines_of(self, entries: Entries) -> Cosines:
+        high, low = (self._view.rows.get(entries) @ self._digits).T.astype(np.float64)
+        cosines: Cosines = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[entries]
+        return cosines
+
     def _windows(self, entries: Entries) -> Cosines:
-        missing = entries[np.isnan(self._known_windows[entries])]
-        if len(missing):
-            around = self._view.around(missing)
-            self._cosines(self._each_once(np.concatenate([missing, *(near for _, near in around)])))
-            self._known_windows[missing] = self._sums(missing, self._known, around)
+        if not self._whole:
+            missing = entries[np.isnan(self._known_windows[entries])]
+            if len(missing):
+                self._cosines(self._each_once(np.append(missing, self._view.around(missing))))
+                self._known_windows[missing] = self._sums(missing, self._known)
         windows: Cosines = self._known_windows[entries]
         return windows
 
-    def _sums(self, entries: Entries, cosines: NDArray[np.floating], around: list[tuple[float, Entries]]) -> Cosines:
-        """The windows' cosines, from those of their entries and of those around them."""
+    def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
+        """Return the windows' cosines, from those of all entries, behind which stands that of an entry that is not there."""
         total = cosines[entries].astype(np.float64)
-        for weight, near in around:
-            total += np.where(near >= 0, weight * cosines[near], 0)
+        for weight, near in zip(AROUND, self._view.around(entries), strict=True):
+            total += weight * cosines[near]
         sums: Cosines = total / self._view.window[entries]
         return sums
 
@@ -221,11 +244,11 @@ def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
-    """About the cosine of every entry, by the signs alone."""
+    """Return about the cosine of every entry, by the signs alone, and behind them 0, of an entry that is not there."""
     words = sign_words(question[None, :])[:, 0]
     different, counted = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint8)
     total = np.zeros(_CHUNK, np.uint16)
-    found = np.empty(view.count, np.float32)
+    found = np.zeros(view.count + 1, np.float32)
     for start in range(0, view.count, _CHUNK):
         size = min(_CHUNK, view.count - start)
         total[:size] = 0

@@ -1,4 +1,4 @@
-"""Works on many things at a time, with a progress bar where somebody looks on."""
+"""Work on many things at a time, with a progress bar on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,21 @@ R = TypeVar("R")
 THREADS = 8
 
 
-def each(work: Callable[[T], R], things: Iterable[T], *, total: int, title: str) -> Iterator[R]:
-    """What came of each thing, in the order they are done. `things` are taken as needed; the first error ends it.
+def each(
+    work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str
+) -> Iterator[R]:
+    """Yield the results of `work` in the order of their completion.
 
-    Without a terminal nothing is shown.
+    Things are taken as needed, in the caller's thread. The first error ends it. Without a terminal
+    there is no bar.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     hidden = not (console.is_terminal and sys.stdout.isatty())
     pool = ThreadPoolExecutor(THREADS)
     try:

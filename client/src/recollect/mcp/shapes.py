@@ -1,4 +1,4 @@
-"""What goes into the tools and what comes out, in the names that agents know: camelCase."""
+"""The input and output of the tools, in the names that agents know: camelCase."""
 
 import json
 from typing import Annotated, Any, Self
@@ -12,11 +12,13 @@ class _Input(BaseModel):
 
 
 class _Output(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
 
 
 def _from_text(value: Any) -> Any:
-    """Some hosts send an object as JSON text."""
+    """Parse an object that a host sent as JSON text."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -28,8 +30,14 @@ def _from_text(value: Any) -> Any:
 class DateRange(_Input):
     """A span of time. An end that is left out is open."""
 
-    from_: str | None = Field(None, alias="from", description="From this date (2026-02-14) or time (2026-02-14T09:00:00Z) on.")
-    to: str | None = Field(None, description="Up to this date, its whole day included, or up to this time. In UTC.")
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description="From this date (2026-02-14) or time (2026-02-14T09:00:00Z) on.",
+    )
+    to: str | None = Field(
+        None, description="Up to this date, its whole day included, or up to this time. In UTC."
+    )
 
 
 class TurnRange(_Input):
@@ -46,10 +54,14 @@ Probability = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Leave out what scores less; 0.3 leaves out what most likely does not answer. Without it all is shown.",
+        description="Leave out what scores less; 0.3 leaves out what most likely does not"
+        " answer. Without it all is shown.",
     ),
 ]
-Channel = Annotated[str | None, Field(description="Only this channel: web, whatsapp, email, discord, cli or another.")]
+Channel = Annotated[
+    str | None,
+    Field(description="Only this channel: web, whatsapp, email, discord, cli or another."),
+]
 
 
 class Search(_Input):
@@ -75,7 +87,9 @@ class RecentConversations(_Input):
     """The arguments of `recent_conversations`."""
 
     channel: Channel = None
-    date_range: Span = Field(None, description="Only conversations with their newest message within it.")
+    date_range: Span = Field(
+        None, description="Only conversations with their newest message within it."
+    )
     limit: Limit = 10
 
 
@@ -87,7 +101,7 @@ class Turns(_Output):
 
     @classmethod
     def of(cls, first: int, last: int) -> Self:
-        """The span from the first to the last turn."""
+        """Return the span from the first to the last turn."""
         return cls.model_validate({"from": first, "to": last})
 
 
@@ -97,13 +111,19 @@ class Result(_Output):
     conversation_id: str
     conversation_name: str
     channel: str
-    snippet: str = Field(description="The part of its best message that fits; words that match stand between **.")
+    snippet: str = Field(
+        description="The part of its best message that fits; words that match stand between **."
+    )
     turn_range: Turns | None
     matched_turns: list[int] = Field(description="The turns that fit best, best first.")
     date: str
-    score: float = Field(description="The probability that the answer is here or further down the list.")
+    score: float = Field(
+        description="The probability that the answer is here or further down the list."
+    )
     topics: list[str]
-    abbreviation: str | None = Field(description="Meeting notes of the conversation, where there are any.")
+    abbreviation: str | None = Field(
+        description="Meeting notes of the conversation, where there are any."
+    )
 
 
 class Hit(_Output):
@@ -115,7 +135,9 @@ class Hit(_Output):
     sender: str | None
     snippet: str
     date: str
-    score: float = Field(description="The probability that the answer is here or further down the list.")
+    score: float = Field(
+        description="The probability that the answer is here or further down the list."
+    )
 
 
 class Degraded(_Output):
@@ -129,13 +151,18 @@ class Found(_Output):
     """The answer of `search_conversations`."""
 
     results: list[Result] = Field(description="The conversations, best first.")
-    messages: list[Hit] = Field(description="The messages, best first, whatever their conversation.")
+    messages: list[Hit] = Field(
+        description="The messages, best first, whatever their conversation."
+    )
     total_matches: int
     doubt: str | None = Field(
-        description="Said where probably nothing that was stored answers the question. Null where something may."
+        description="Said where probably nothing that was stored answers the question. Null"
+        " where something may."
     )
     degraded: list[Degraded]
-    continuation: str | None = Field(description="What was left out and how to ask for it. Null if nothing was.")
+    continuation: str | None = Field(
+        description="What was left out and how to ask for it. Null if nothing was."
+    )
 
 
 class Call(_Output):
@@ -165,10 +192,16 @@ class Fetched(_Output):
     conversation_name: str
     channel: str
     total_turns: int
-    turn_range: Turns | None = Field(description="The turns that are in this answer. Null if there are none.")
+    turn_range: Turns | None = Field(
+        description="The turns that are in this answer. Null if there are none."
+    )
     messages: list[Line]
-    continuation: str | None = Field(description="What was left out and how to ask for it. Null if nothing was.")
-    next_turn_range: Turns | None = Field(description="The turns to ask for next. Null if all are here.")
+    continuation: str | None = Field(
+        description="What was left out and how to ask for it. Null if nothing was."
+    )
+    next_turn_range: Turns | None = Field(
+        description="The turns to ask for next. Null if all are here."
+    )
 
 
 class Browsed(_Output):
@@ -181,11 +214,15 @@ class Browsed(_Output):
     turns: int
     topics: list[str]
     abbreviation: str | None
-    snippet: str | None = Field(description="The beginning of its newest message, where it has no abbreviation.")
+    snippet: str | None = Field(
+        description="The beginning of its newest message, where it has no abbreviation."
+    )
 
 
 class Recent(_Output):
     """The answer of `recent_conversations`."""
 
     conversations: list[Browsed] = Field(description="The newest first.")
-    continuation: str | None = Field(description="How to ask for older ones. Null if these are all.")
+    continuation: str | None = Field(
+        description="How to ask for older ones. Null if these are all."
+    )

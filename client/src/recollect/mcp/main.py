@@ -1,4 +1,4 @@
-"""Where `recollect-mcp` begins."""
+"""The entry point of `recollect-mcp`."""
 
 import argparse
 import os
@@ -15,9 +15,13 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Serves until its input ends (stdio) or Ctrl-C, and exits: 0 is the end, 1 a failure, 2 wrong usage."""
+    """Serve until the input ends (stdio) or Ctrl-C, and exit: 0 is the end, 1 a failure, 2 wrong
+    usage.
+    """
     parser = argparse.ArgumentParser(
-        prog="recollect-mcp", description="Gives an agent three tools to recall the conversations of a Recollect server, over MCP."
+        prog="recollect-mcp",
+        description="Gives an agent three tools to recall the conversations of a Recollect"
+        " server, over MCP.",
     )
     address = os.environ.get(ADDRESS) or DEFAULT_TARGET
     said = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
@@ -25,12 +29,15 @@ def main() -> None:
     said = "seconds that a call of it may take [%(default)s]"
     parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=said)
     parser.add_argument(
-        "--http", metavar="HOST:PORT", help="speak streamable HTTP at http://HOST:PORT/mcp, on a loopback address, instead of stdio"
+        "--http",
+        metavar="HOST:PORT",
+        help="speak streamable HTTP at http://HOST:PORT/mcp, on a loopback address, instead of"
+        " stdio",
     )
     arguments = parser.parse_args()
     if find_spec("mcp") is None:
         sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
-    from recollect.bridge import server
+    from recollect.mcp import server
 
     try:
         listen = None if arguments.http is None else server.loopback(arguments.http)
@@ -41,7 +48,9 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     except OSError as error:
-        sys.exit(f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}")
+        sys.exit(
+            f"recollect-mcp: cannot listen on {arguments.http}: {os.strerror(error.errno or 0)}"
+        )
 
 
 def _given(check: Callable[[str], T]) -> Callable[[str], T]:

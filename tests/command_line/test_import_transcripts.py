@@ -1,4 +1,4 @@
-"""`recollect-server import` of transcripts: every field and event arrives, and what cannot is named."""
+"""`recollect import` of transcripts: every field and event arrives, and what cannot is named."""
 
 import json
 import zlib
@@ -21,7 +21,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
 from recollect_server.domain.message import Role as StoredRole
 
-from tests.cli.conftest import BringIn, Counts, Set, counts_of, messages_of, run, set_line, talk
+from tests.command_line.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, set_line, talk
 
 START = 1_714_557_600_000  # 2024-05-01T10:00:00Z
 
@@ -129,7 +129,9 @@ def test_a_transcript_that_grew_since_brings_only_what_is_new(write_transcript: 
     assert messages_of(client, conversation.id) == ["a", "b", "c"]
 
 
-def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_transcript: Set, server: Any, client: Client) -> None:
+def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(
+    run: Run, write_transcript: Set, server: Any, client: Client
+) -> None:
     path = write_transcript(
         HOME,
         RICH,
@@ -143,12 +145,12 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(write_tran
     with path.open("ab") as file:
         body = b'{"type":"dream"'
         file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
-    result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 4)
-    assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.stderr
-    assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.stderr
-    assert f"{path}:7: the API takes no suggested split" in result.stderr
-    assert f"{path}:8: a line that this version does not know" in result.stderr
+    result = run("import", path)
+    assert counts_of(result) == Counts(1, 0, 1, 0, 4)
+    assert f"{path}:4: another conversation is pinned at its place, or its party names none" in result.err
+    assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.err
+    assert f"{path}:7: the API takes no suggested split" in result.err
+    assert f"{path}:8: a line of a kind that is not known: dream" in result.err
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.topics, conversation.manually_named) == ("Small Talk", ("talk",), False)
     assert not conversation.pinned
@@ -174,13 +176,15 @@ def test_a_pinned_conversation_takes_its_place_where_that_is_free(write_transcri
     assert again.conversation.id == reply.conversation.id
 
 
-def test_damaged_and_torn_lines_are_named_and_the_rest_arrives(write_transcript: Set, server: Any, client: Client) -> None:
+def test_damaged_and_torn_lines_are_named_and_the_rest_arrives(
+    run: Run, write_transcript: Set, server: Any, client: Client
+) -> None:
     path = write_transcript(HOME, RICH, [user(1, "good", 1)], [user(2, "flipped", 2)], [user(3, "fine", 3)])
     path.write_bytes(path.read_bytes().replace(b"flipped", b"flopped") + b'{"type":"turn","ro')
-    result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 2, 0, 2)
-    assert f"skipped {path}:3: damaged line: the checksum does not fit" in result.stderr
-    assert f"skipped {path}:5: torn line: 18 bytes without an end" in result.stderr
+    result = run("import", path)
+    assert counts_of(result) == Counts(1, 0, 2, 0, 2)
+    assert f"left out {path}:3: the checksum does not fit" in result.err
+    assert f"left out {path}:5: torn line: 18 bytes without an end" in result.err
     [conversation] = client.conversations.list()
     assert messages_of(client, conversation.id) == ["good", "fine"]
 
@@ -197,13 +201,13 @@ def test_a_summary_still_covers_the_same_messages_where_a_lost_line_moved_the_tu
 
 
 def test_a_transcript_without_its_first_line_is_imported_under_a_channel_that_says_so(
-    write_transcript: Set, server: Any, client: Client
+    run: Run, write_transcript: Set, server: Any, client: Client
 ) -> None:
     path = write_transcript(HOME, RICH, [user(1, "still here", 1)])
     path.write_bytes(path.read_bytes().replace(b"whatsapp", b"whatsopp"))
-    result = run("import", path, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 2)
-    assert "the first line is lost" in result.stderr
+    result = run("import", path)
+    assert counts_of(result) == Counts(1, 0, 1, 0, 2)
+    assert "the first line is lost" in result.err
     assert [it.channel for it in client.conversations.list()] == ["unknown"]
 
 
@@ -221,18 +225,18 @@ def test_the_servers_own_transcripts_are_not_imported_into_it_again(
     assert len(list(client.conversations.list())) == 2
 
 
-def test_files_that_cannot_be_read_are_named(write_transcript: Set, server: Any, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(run: Run, write_transcript: Set, server: Any, tmp_path: Path) -> None:
     path = write_transcript(HOME, RICH, [user(1, "a", 1)])
     (path.parent / "conv-broken.jsonl").symlink_to(tmp_path / "nowhere")
     (path.parent / "conv-empty.jsonl").touch()
-    result = run("import", path.parent, "--target", server.target)
-    assert counts_of(result.stdout) == Counts(1, 0, 1, 0, 2)
-    assert f"{path.parent / 'conv-broken.jsonl'}: cannot be read: No such file" in result.stderr
-    assert f"{path.parent / 'conv-empty.jsonl'}: no transcript of a conversation" in result.stderr
+    result = run("import", path.parent)
+    assert counts_of(result) == Counts(1, 0, 1, 0, 2)
+    assert f"{path.parent / 'conv-broken.jsonl'}: cannot be read: No such file" in result.err
+    assert f"{path.parent / 'conv-empty.jsonl'}: no transcript of a conversation" in result.err
 
 
-def test_flags_of_recall_sets_are_refused_for_transcripts(write_transcript: Set, server: Any) -> None:
+def test_flags_of_recall_sets_are_refused_for_transcripts(run: Run, write_transcript: Set, server: Any) -> None:
     path = write_transcript(HOME, RICH, [user(1, "a", 1)])
-    result = run("import", path.parent, "--target", server.target, "--channel", "cli")
-    assert result.exit_code == 2
-    assert "for recall sets" in result.stderr
+    result = run("import", path.parent, "--channel", "cli")
+    assert result.code == 2
+    assert "for recall sets" in result.err

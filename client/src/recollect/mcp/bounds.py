@@ -1,4 +1,6 @@
-"""How much text an answer holds. A model pays for every character: what is cut is said, and how to ask for it."""
+"""Limits of an answer's text. A model pays for every character: what is cut is said, and how to
+ask for it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +15,7 @@ MAX_NOTES = 1_000
 
 
 def clipped(text: str, most: int, rest: str) -> str:
-    """The text, or its beginning and what to do for the `rest`."""
+    """Return the text, or its beginning and the way to the `rest`."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… [{len(text) - most} more characters: {rest}]"
@@ -32,7 +34,9 @@ class Chosen:
 
 
 def choose(messages: Sequence[Message], *, from_the_end: bool, rest: str) -> Chosen:
-    """As many turns as there is room for, from the first on or from the last back. `rest` says where a whole turn is."""
+    """Choose as many turns as there is room for, from the first on or from the last back. `rest`
+    says where a whole turn is.
+    """
     turns = [list(group) for _, group in groupby(messages, key=lambda message: message.turn_number)]
     if from_the_end:
         turns.reverse()
@@ -52,7 +56,11 @@ def choose(messages: Sequence[Message], *, from_the_end: bool, rest: str) -> Cho
     left = [turn[0].turn_number for turn in turns[len(taken) :]]
     if from_the_end:
         taken.reverse()
-    return Chosen([message for turn in taken for message in turn], (min(left), max(left)) if left else None, cut)
+    return Chosen(
+        [message for turn in taken for message in turn],
+        (min(left), max(left)) if left else None,
+        cut,
+    )
 
 
 def _size(message: Message) -> int:
@@ -60,7 +68,9 @@ def _size(message: Message) -> int:
 
 
 def _cut(turn: list[Message], room: int, rest: str) -> list[Message]:
-    """A turn that is too long: short messages whole, and what is left of the room shared out among the long ones."""
+    """Cut a turn that is too long: short messages stay whole, and the long ones share the remaining
+    room.
+    """
     share, others = 0, sorted(map(_size, turn))
     for index, size in enumerate(others):
         share = room // (len(others) - index)
@@ -72,7 +82,10 @@ def _cut(turn: list[Message], room: int, rest: str) -> list[Message]:
         if _size(message) > share:
             content = clipped(message.content, share, rest)
             left = max(0, share - len(message.content))
-            calls = tuple(replace(call, arguments=clipped(call.arguments, left, rest)) for call in message.tool_calls)
+            calls = tuple(
+                replace(call, arguments=clipped(call.arguments, left, rest))
+                for call in message.tool_calls
+            )
             message = replace(message, content=content, tool_calls=calls)
         result.append(message)
     return result

@@ -1,27 +1,32 @@
-"""Deleting a conversation: durable from the first step on, and complete after the last.
+"""Deletion of a conversation: durable from the first step on, and complete after the last.
 
-1. The transcript is renamed to `….deleting`, and the folder synced: from here on the conversation is gone, whatever happens.
-2. The anchors that came from it and are not kept go. What providers delivered into it is added to the ledger of forgotten messages,
-   by hashes of their ids: it must not come back.
-3. The index takes out the conversation's row, then its history, then its messages with their words (the text comes from the
-   renamed file), in short transactions: other calls take their turn in between.
+1. The transcript is renamed to `….deleting` and the folder synced: from here on the conversation is
+   gone, whatever happens.
+2. The anchors that came from it and are not kept go. What providers delivered into it is added to
+   the ledger of forgotten messages, by hashes of their ids: it must not come back.
+3. The index takes out the conversation's row, then its history, then its messages with their words
+   (the text comes from the renamed file), in short transactions: other calls take their turn.
 4. The file is removed, and what was cut off it before; the folder is synced.
 5. The write-ahead log is cut, so that no page with the text is left there.
 
-A start-up finishes what a crash interrupted, from step 2.
+`Space.delete` takes the steps; a start-up finishes what a crash interrupted, from step 2.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
+import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
-from recollect_server.services.space.space import Space
+from recollect_server.domain.frozen import frozen
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
+from recollect_server.storage.index.requests import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorFile, forgotten_keys
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.lines import contents_of, spoken
@@ -38,18 +43,41 @@ _PART_BYTES = 256 << 10
 _SECURE_PART_BYTES = 16 << 10  # where each word is edited out of the index at once, which takes some fifty times as long
 
 
-def settle_anchors(space: Space, conversation_id: str, number: int | None, disposition: int) -> None:
-    """Before step 1: keeps the anchors that came from the conversation in the file of anchors, where that is asked for.
+@frozen
+class Receipt:
+    """What a delete removed, and from where."""
 
-    Those that are not kept go with it: the found ones with the transcript, those that callers set in step 2. Raises AnchorsPresent
-    if there are any and it is not said what becomes of them; StorageUnavailable. Hold the conversation's lock.
+    conversation_id: str
+    removed: Removed
+    time: int
+
+    def known_as(self, request: RequestKey) -> KnownRequest:
+        """Return the request that this answers, to be remembered."""
+        answer = orjson.dumps({"removed": self.removed, "time": self.time}).decode()
+        return KnownRequest(request.id, request.hash, self.conversation_id, answer=answer)
+
+    @classmethod
+    def of(cls, known: KnownRequest) -> "Receipt":
+        """Return the receipt that answered a request."""
+        answer = orjson.loads(known.answer)
+        return cls(known.conversation_id, answer["removed"], answer["time"])
+
+
+def settle_anchors(
+    file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None, disposition: int
+) -> None:
+    """Keep the anchors that came from the conversation in their own file, if that is asked for.
+
+    Call it before step 1. The others go with it: those that were found with the transcript, those that callers set in step
+    2. Raises AnchorsPresent if there are any and `disposition` is unset; StorageUnavailable. Hold
+    the conversation's lock.
     """
     if disposition == DELETE_ANCHORS:
         return
-    with space.anchors.lock:
-        contents = [entry.content for entry in space.anchors.entries]
+    with file.lock:
+        contents = [entry.content for entry in file.entries]
         own = [it for it in contents if isinstance(it, AnchorSet) and it.conversation_id == conversation_id]
-        found = _found(space, conversation_id, number)
+        found = _anchors_found(file, index, logs, conversation_id, number)
         if not own and not found:
             return
         if disposition != KEEP_ANCHORS:
@@ -60,33 +88,29 @@ def settle_anchors(space: Space, conversation_id: str, number: int | None, dispo
         def alone(anchor: AnchorSet) -> AnchorSet:
             return replace(anchor, conversation_id="", sequence=0) if anchor.conversation_id == conversation_id else anchor
 
-        space.anchors.rewrite(alone, [Entry(anchor) for anchor in new])
+        file.rewrite(alone, [Entry(anchor) for anchor in new])
 
 
-def _found(space: Space, conversation_id: str, number: int | None) -> list[AnchorSet]:
-    """The anchors that were found in a conversation, without their message: by its transcript where the index does not know."""
-    forgotten = space.anchors.forgotten()
-    try:
-        if number is not None:
-            rows = space.index.anchors.of(number)
-            found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in rows]
-            return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
-    except IndexUnavailable:
-        pass
-    contents = contents_of(list(space.logs.read(conversation_id)))
-    found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
+def _anchors_found(file: AnchorFile, index: Index, logs: LogStore, conversation_id: str, number: int | None) -> list[AnchorSet]:
+    """Return the anchors found in a conversation, without their message.
+
+    They are read from its transcript where the index cannot answer.
+    """
+    found: list[AnchorSet] | None = None
+    if number is not None:
+        with suppress(IndexUnavailable):
+            found = [AnchorSet(row.key, row.value, row.confidence, 0, row.time) for row in index.anchors.of(number)]
+    if found is None:
+        contents = contents_of(list(logs.read(conversation_id)))
+        found = [replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)]
+    forgotten = file.forgotten()
     return [anchor for anchor in found if anchor.time > forgotten.get(anchor.key, -1)]
-
-
-def drop_anchors(anchors: AnchorFile, conversation_id: str) -> int:
-    """In step 2: anchors that callers set, and that came from the conversation, go. Returns how many. Raises StorageUnavailable."""
-    return anchors.drop_source(conversation_id)
 
 
 def finish_delete(
     logs: LogStore, index: Index, conversation_id: str, time: int, progress: Callable[[int], None] | None = None
 ) -> Removed:
-    """Steps 2 to 5; taking them again after a crash is harmless. Returns what was removed from where.
+    """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from where.
 
     `progress` is called with the number of bytes of the transcript that are done with. No lock is needed: the conversation is gone.
     Raises IndexUnavailable, StorageUnavailable: then the next start finishes it.
@@ -117,7 +141,7 @@ def finish_delete(
 
 
 def bring_up_forgotten(logs: LogStore, index: Index) -> None:
-    """Let the index know what the ledger of forgotten messages has. Raises IndexUnavailable, LogUnavailable."""
+    """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
     ledger = Ledger(logs, FORGOTTEN)
     ledger.recover()
     if (size := ledger.size()) != index.routing.forgotten_bytes():

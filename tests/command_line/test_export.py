@@ -1,4 +1,4 @@
-"""`recollect-server export`: what is written, and that `import` reads it back."""
+"""`recollect export`: what is written, and that `import` reads it back."""
 
 import stat
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
 from recollect_server.storage.logs.reader import scan
 
-from tests.cli.conftest import Counts, counts_of, run
+from tests.command_line.conftest import Counts, Run, counts_of
 
 START = 1_714_557_600_000
 
@@ -78,22 +78,22 @@ def fill(client: Client) -> str:
 
 
 def test_an_export_that_is_imported_and_exported_again_is_equal(
-    start_server: Callable[..., Any], client: Client, server: Any, tmp_path: Path
+    run: Run, start_server: Callable[..., Any], client: Client, server: Any, tmp_path: Path
 ) -> None:
     fill(client)
-    assert run("export", tmp_path / "first", "--target", server.target).exit_code == 0
+    assert run("export", "-d", tmp_path / "first").code == 0
     other = start_server(data_dir=tmp_path / "other")
-    imported = run("import", tmp_path / "first", "--target", other.target)
-    assert counts_of(imported.stdout) == Counts(3, 0, 8, 0, 0)
-    assert run("export", tmp_path / "second", "--target", other.target).exit_code == 0
+    imported = run("import", tmp_path / "first", "--address", other.target)
+    assert counts_of(imported) == Counts(3, 0, 8, 0, 0)
+    assert run("export", "-d", tmp_path / "second", "--address", other.target).code == 0
     assert all_contents(tmp_path / "second") == all_contents(tmp_path / "first")
     assert {path.name for path in (tmp_path / "first").iterdir()} == {path.name for path in (tmp_path / "second").iterdir()}
 
 
-def test_an_export_says_what_the_servers_own_transcript_says(client: Client, server: Any, tmp_path: Path) -> None:
+def test_an_export_says_what_the_servers_own_transcript_says(run: Run, client: Client, server: Any, tmp_path: Path) -> None:
     name = f"{fill(client)}.jsonl"
-    result = run("export", tmp_path / "out", "--target", server.target)
-    assert result.stdout == f"Wrote 3 conversations with 8 messages into {tmp_path / 'out'}. Skipped: 0.\n"
+    result = run("export", "-d", tmp_path / "out")
+    assert result.lines == [{"conversations": 3, "messages": 8, "leftOut": 0}]
     mine, theirs = folded(tmp_path / "out" / name), folded(server.folder / name)
     assert mine == theirs
 
@@ -104,12 +104,14 @@ def test_an_export_says_what_the_servers_own_transcript_says(client: Client, ser
     assert told(tmp_path / "out" / name) == told(server.folder / name)
 
 
-def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(client: Client, server: Any, tmp_path: Path) -> None:
+def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(
+    run: Run, client: Client, server: Any, tmp_path: Path
+) -> None:
     conversation = client.conversations.create("web")
     metadata = {name: {"z": 1, "a": 2, "m": 3} for name in "qwertzuiop"}
     client.conversations.append_turn(conversation.id, [Message.user("Hi", metadata=metadata)])
-    run("export", tmp_path / "a", "--target", server.target)
-    run("export", tmp_path / "b", "--target", server.target)
+    run("export", "-d", tmp_path / "a")
+    run("export", "-d", tmp_path / "b")
     first, second = ((tmp_path / name / f"{conversation.id}.jsonl").read_bytes() for name in "ab")
     assert first == second
     found = contents(tmp_path / "a" / f"{conversation.id}.jsonl")[1]
@@ -118,48 +120,48 @@ def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(clie
     assert list(found.metadata) == sorted(metadata)
 
 
-def test_every_turn_of_an_export_is_one_batch(client: Client, server: Any, tmp_path: Path) -> None:
+def test_every_turn_of_an_export_is_one_batch(run: Run, client: Client, tmp_path: Path) -> None:
     name = f"{fill(client)}.jsonl"
-    run("export", tmp_path / "out", "--target", server.target)
+    run("export", "-d", tmp_path / "out")
     stamps = [line.entry.stamp for line in scan(tmp_path / "out" / name) if line.entry]
     assert [stamp.batch for stamp in stamps[1:7]] == [(1, 4), (2, 4), (3, 4), (4, 4), (1, 2), (2, 2)]
     assert {stamp.request_id for stamp in stamps} == {""}
 
 
-def test_files_that_are_there_are_kept_unless_told_otherwise(client: Client, server: Any, tmp_path: Path) -> None:
+def test_files_that_are_there_are_kept_unless_told_otherwise(run: Run, client: Client, tmp_path: Path) -> None:
     conversation = client.conversations.create("web")
-    run("export", tmp_path / "out", "--target", server.target)
+    run("export", "-d", tmp_path / "out")
     client.conversations.append_turn(conversation.id, [Message.user("More")])
     client.conversations.create("web")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    refused = run("export", tmp_path / "out", "--target", server.target)
-    assert refused.exit_code == 1
-    assert f"{conversation.id}.jsonl" in refused.stderr
+    refused = run("export", "-d", tmp_path / "out")
+    assert refused.code == 1
+    assert f"{conversation.id}.jsonl" in refused.err
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert run("export", tmp_path / "out", "--target", server.target, "--overwrite").exit_code == 0
+    assert run("export", "-d", tmp_path / "out", "--overwrite").code == 0
     assert len(contents(tmp_path / "out" / f"{conversation.id}.jsonl")) == 2
     assert len(list((tmp_path / "out").iterdir())) == 2
 
 
-def test_only_what_the_filters_name_is_exported(client: Client, server: Any, tmp_path: Path) -> None:
+def test_only_what_the_filters_name_is_exported(run: Run, client: Client, tmp_path: Path) -> None:
     ids = {channel: client.conversations.create(channel).id for channel in ("web", "cli", "email")}
-    run("export", tmp_path / "two", "--target", server.target, "--channel", "web", "--channel", "email")
+    run("export", "-d", tmp_path / "two", "--channel", "web", "--channel", "email")
     assert {path.stem for path in (tmp_path / "two").iterdir()} == {ids["web"], ids["email"]}
-    run("export", tmp_path / "one", "--target", server.target, "--conversation", ids["cli"])
+    run("export", "-d", tmp_path / "one", ids["cli"])
     assert [path.stem for path in (tmp_path / "one").iterdir()] == [ids["cli"]]
 
 
-def test_a_conversation_that_is_not_there_is_refused_by_name(client: Client, server: Any, tmp_path: Path) -> None:
-    for wrong in ("conv-01HQ0000000000000000000000", "../../etc/passwd"):
-        result = run("export", tmp_path / "out", "--target", server.target, "--conversation", wrong)
-        assert result.exit_code == 1
-        assert result.stderr.startswith("Error: ")
-        assert "conv-" in result.stderr
+def test_a_conversation_that_is_not_there_is_refused_by_name(run: Run, client: Client, tmp_path: Path) -> None:
+    for wrong, code in (("conv-01HQ0000000000000000000000", 3), ("../../etc/passwd", 2)):
+        result = run("export", "-d", tmp_path / "out", wrong)
+        assert result.code == code
+        assert result.err.startswith("Error: ")
+        assert "conv" in result.err
     assert not (tmp_path / "out").exists()
 
 
 def test_an_automatic_title_with_its_topics_is_exported(
-    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
 ) -> None:
     message = StoredMessage(StoredRole.USER, "Hi", START, turn_number=1)
     names = ["conv-01HQ0000000000000000000000", "conv-01HQ0000000000000000000001"]
@@ -169,22 +171,24 @@ def test_an_automatic_title_with_its_topics_is_exported(
     named = [MetaUpdated(START, title="Mine", manually_named=True)]
     write_transcript(names[1], [Began(names[1], "web", START, ("user",))], [message], titled, named, folder=folder)
     server = start_server()
-    run("export", tmp_path / "out", "--target", server.target)
+    run_at(server.target, "export", "-d", tmp_path / "out")
     automatic, manual = (folded(tmp_path / "out" / f"{name}.jsonl") for name in names)
     assert (automatic.title, automatic.manually_named, automatic.topics) == ("Small Talk", False, ("small", "talk"))
     assert (manual.title, manual.manually_named, manual.topics) == ("Mine", True, ("small", "talk"))
 
 
-def test_a_pin_is_exported(start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_pin_is_exported(
+    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+) -> None:
     name = "conv-01HQ0000000000000000000000"
     pinned = [MetaUpdated(START, pinned=True)]
     write_transcript(name, [Began(name, "discord", START, ("user",))], pinned, folder="data/default/conversations")
-    run("export", tmp_path / "out", "--target", start_server().target)
+    run_at(start_server().target, "export", "-d", tmp_path / "out")
     assert folded(tmp_path / "out" / f"{name}.jsonl").pinned
 
 
 def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
-    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
 ) -> None:
     name = "conv-01HQ0000000000000000000000"
     batches: list[list[Content]] = [
@@ -195,17 +199,17 @@ def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
         [Abbreviated("Alex said who he is.", START, ("names",)), TitleAssigned("Who He Is", ("names",), START)],
     ]
     path = write_transcript(name, *batches, folder="data/default/conversations")
-    run("export", tmp_path / "out", "--target", start_server().target)
+    run_at(start_server().target, "export", "-d", tmp_path / "out")
     exported = tmp_path / "out" / f"{name}.jsonl"
     assert folded(exported) == folded(path)
     left_out = {type(it) for it in contents(path)} - {type(it) for it in contents(exported)}
     assert left_out == {AnchorSet, SplitSuggested}
-    said = " ".join(run("export", "--help").stdout.split())
-    assert all(words in said for words in ("Earlier ones, anchors, suggested splits", "`backup` keeps every line"))
+    said = " ".join(run_at("", "export", "--help").out.split())
+    assert all(words in said for words in ("Earlier ones, anchors, suggested splits", "`recollect-server backup` keeps every line"))
 
 
 def test_damaged_lines_are_counted_and_the_rest_is_exported(
-    start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
+    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path], tmp_path: Path
 ) -> None:
     name = "conv-01HQ0000000000000000000000"
     messages = [[StoredMessage(StoredRole.USER, f"said {turn}", START, turn_number=turn)] for turn in (1, 2, 3)]
@@ -213,55 +217,56 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
     path = write_transcript(name, [began], *messages, folder="data/default/conversations")
     server = start_server()
     path.write_bytes(path.read_bytes().replace(b"said 2", b"sung 2"))
-    result = run("export", tmp_path / "out", "--target", server.target)
-    assert result.exit_code == 0
-    assert f"skipped {name}: 1 damaged lines" in result.stderr
+    result = run_at(server.target, "export", "-d", tmp_path / "out")
+    assert result.code == 6
+    assert f"left out of {name}: 1 damaged lines" in result.err
     said = [it.content for it in contents(tmp_path / "out" / f"{name}.jsonl") if isinstance(it, StoredMessage)]
     assert said == ["said 1", "said 3"]
 
 
-def test_a_long_conversation_is_exported_whole_and_in_order(client: Client, server: Any, tmp_path: Path) -> None:
+def test_a_long_conversation_is_exported_whole_and_in_order(run: Run, client: Client, tmp_path: Path) -> None:
     conversation = client.conversations.create("web")
     for start in range(0, 2400, 800):
         client.conversations.append_turn(conversation.id, [Message.user(f"turn {start + number}") for number in range(800)])
     client.conversations.record_compression(conversation.id, 2000, "Numbers.")
-    run("export", tmp_path / "out", "--target", server.target)
+    run("export", "-d", tmp_path / "out")
     found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
     assert [it.content for it in found if isinstance(it, StoredMessage)] == [f"turn {number}" for number in range(2400)]
     assert [it.compressed_through for it in found if isinstance(it, Compressed)] == [2000]
     assert not [it for it in found if isinstance(it, Abbreviated)]
 
 
-def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(client: Client, server: Any, tmp_path: Path) -> None:
+def test_a_history_too_large_for_one_answer_is_exported_in_smaller_ones(
+    run: Run, client: Client, server: Any, tmp_path: Path
+) -> None:
     conversation = client.conversations.create("web")
     thinking = "x" * 1_000_000  # no part of what Load's token limit counts
     for turn in range(70):
         client.conversations.append_turn(conversation.id, [Message.user(f"turn {turn}"), Message.assistant(thinking_text=thinking)])
-    result = run("export", tmp_path / "out", "--target", server.target)
-    assert result.exit_code == 0, result.output
+    result = run("export", "-d", tmp_path / "out")
+    assert result.code == 0, result
     found = contents(tmp_path / "out" / f"{conversation.id}.jsonl")
     assert [it.content for it in found if isinstance(it, StoredMessage)][::2] == [f"turn {turn}" for turn in range(70)]
 
 
-def test_what_is_written_is_for_its_owner_alone(client: Client, server: Any, tmp_path: Path) -> None:
+def test_what_is_written_is_for_its_owner_alone(run: Run, client: Client, tmp_path: Path) -> None:
     conversation = client.conversations.create("web")
-    run("export", tmp_path / "new" / "out", "--target", server.target)
+    run("export", "-d", tmp_path / "new" / "out")
     assert stat.S_IMODE((tmp_path / "new" / "out").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "new" / "out" / f"{conversation.id}.jsonl").stat().st_mode) == 0o600
 
 
-def test_the_folder_of_a_server_is_never_written_to(client: Client, server: Any) -> None:
+def test_the_folder_of_a_server_is_never_written_to(run: Run, client: Client, server: Any) -> None:
     conversation = client.conversations.create("web")
     before = (server.folder / f"{conversation.id}.jsonl").stat().st_ino
-    result = run("export", server.folder, "--target", server.target, "--overwrite")
-    assert result.exit_code == 1
-    assert "is the data folder of a server" in result.stderr
+    result = run("export", "-d", server.folder, "--overwrite")
+    assert result.code == 1
+    assert "is the data folder of a server" in result.err
     assert (server.folder / f"{conversation.id}.jsonl").stat().st_ino == before
 
 
-def test_without_a_server_one_sentence_says_so(tmp_path: Path) -> None:
-    result = run("export", tmp_path / "out", "--target", "127.0.0.1:1")
-    assert result.exit_code == 1
-    assert result.stderr.count("\n") == 1
-    assert "no Recollect server answers on 127.0.0.1:1" in result.stderr
+def test_without_a_server_nothing_is_written(run: Run, tmp_path: Path) -> None:
+    result = run("export", "-d", tmp_path / "out", "--address", "127.0.0.1:1")
+    assert (result.code, result.err.count("\n")) == (4, 1)
+    assert "no Recollect server answers on 127.0.0.1:1" in result.err
     assert not (tmp_path / "out").exists()

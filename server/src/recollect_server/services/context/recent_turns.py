@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, reading_order
-from recollect_server.domain.packing import HOT_TURNS
-from recollect_server.storage.logs.lines import Line
+from recollect_server.services.space.events import Appended, Reloaded
 
 _MAX_CONVERSATIONS = 4096
 _MAX_BYTES = 64 << 20  # of all entries together
@@ -28,74 +27,73 @@ class _Entry:
 class RecentTurns:
     """The cache of a space. Safe to call from any thread; a conversation's methods are called under its lock."""
 
-    def __init__(self, most: int = _MAX_CONVERSATIONS, turns: int = HOT_TURNS) -> None:
-        """Keep the last `turns` turns of at most `most` conversations."""
-        self.evicted: Callable[[str], None] = _nobody
-        """Called with each conversation that made room for another."""
+    def __init__(self, turns: int, evicted: Callable[[str], None], most: int = _MAX_CONVERSATIONS) -> None:
+        """Keep the last `turns` turns of at most `most` conversations.
+
+        `evicted` is called with each conversation that made room for another.
+        """
+        self._evicted = evicted
         self._most = most
         self._turns = turns
         self._guard = threading.Lock()  # guards the order and the total; nothing slow happens under it
-        self._tails: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
 
     def get(self, conversation_id: str, lines: int) -> list[Message] | None:
         """Return the messages of the newest turns, oldest first, of a transcript of `lines` lines; None if not cached."""
         with self._guard:
-            tail = self._tails.get(conversation_id)
-            if tail is None or tail.lines != lines:
+            entry = self._entries.get(conversation_id)
+            if entry is None or entry.lines != lines:
                 return None
-            self._tails.move_to_end(conversation_id)
-            return list(tail.messages)
+            self._entries.move_to_end(conversation_id)
+            return list(entry.messages)
 
     def put(self, conversation_id: str, lines: int, messages: list[Message]) -> None:
         """Cache the messages of the newest turns of a transcript of `lines` lines."""
-        tail = _Entry(lines, list(messages), sum(map(_size, messages)))
+        entry = _Entry(lines, list(messages), sum(map(_size, messages)))
         gone: list[str] = []
         with self._guard:
             self._drop(conversation_id)
-            if tail.size > _MAX_ENTRY:
+            if entry.size > _MAX_ENTRY:
                 return
-            self._tails[conversation_id] = tail
-            self._bytes += tail.size
-            while len(self._tails) > self._most or self._bytes > _MAX_BYTES:
-                gone.append(next(iter(self._tails)))
+            self._entries[conversation_id] = entry
+            self._bytes += entry.size
+            while len(self._entries) > self._most or self._bytes > _MAX_BYTES:
+                gone.append(next(iter(self._entries)))
                 self._drop(gone[-1])
         for name in gone:
-            self.evicted(name)
+            self._evicted(name)
 
-    def follow(self, conversation_id: str, lines: list[Line]) -> None:
+    def follow(self, event: Appended) -> None:
         """Add appended lines. A conversation that is not cached costs one dictionary lookup."""
-        if conversation_id not in self._tails:
+        conversation_id, lines = event.conversation_id, event.lines
+        if conversation_id not in self._entries:
             return
         with self._guard:
-            tail = self._tails.get(conversation_id)
-            if tail is None:
+            entry = self._entries.get(conversation_id)
+            if entry is None:
                 return
             new = [line.entry.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
-            grown = sorted(tail.messages + new, key=reading_order) if new else tail.messages
+            grown = sorted(entry.messages + new, key=reading_order) if new else entry.messages
             after = grown[-1].turn_number - self._turns if grown else 0
-            messages = [message for message in grown if message.turn_number > after] if new else tail.messages
-            size = sum(map(_size, messages)) if new else tail.size
-            if tail.lines != lines[0].sequence - 1 or size > _MAX_ENTRY:
+            messages = [message for message in grown if message.turn_number > after] if new else entry.messages
+            size = sum(map(_size, messages)) if new else entry.size
+            if entry.lines != lines[0].sequence - 1 or size > _MAX_ENTRY:
                 self._drop(conversation_id)
                 return
-            self._bytes += size - tail.size
-            self._tails[conversation_id] = _Entry(lines[-1].sequence, messages, size)
+            self._bytes += size - entry.size
+            self._entries[conversation_id] = _Entry(lines[-1].sequence, messages, size)
 
-    def forget(self, conversation_id: str) -> None:
+    def forget(self, event: Reloaded) -> None:
         """Drop a conversation, whose file changed or is gone."""
         with self._guard:
-            self._drop(conversation_id)
+            self._drop(event.conversation_id)
 
     def _drop(self, conversation_id: str) -> None:
-        if tail := self._tails.pop(conversation_id, None):
-            self._bytes -= tail.size
+        if entry := self._entries.pop(conversation_id, None):
+            self._bytes -= entry.size
 
 
 def _size(message: Message) -> int:
     arguments = sum(len(call.arguments) for call in message.tool_calls)
     return 500 + len(message.content) + len(message.thinking_text) + arguments
-
-
-def _nobody(_: str) -> None:
-    """Nobody is to be told."""

@@ -8,8 +8,8 @@ from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
 from recollect import DateRange as Span
 from recollect._shared.moments import moment
 from recollect._shared.plain import plain, time_text
-from recollect.bridge import shapes
-from recollect.bridge.bounds import MAX_NOTES, choose, clipped
+from recollect.mcp import shapes
+from recollect.mcp.bounds import MAX_NOTES, choose, clipped
 
 LAST_TURNS = 10
 _MOST = 100
@@ -21,24 +21,32 @@ class WrongArgument(Exception):
 
 
 def resource_of(conversation_id: str, turn: int | str) -> str:
-    """Where a turn is, whole."""
+    """Return the resource that holds a whole turn."""
     return f"recollect://{conversation_id}/turns/{turn}"
 
 
 async def search_conversations(client: AsyncClient, asked: shapes.Search) -> shapes.Found:
-    """The conversations and the messages that fit a question best. Raises WrongArgument, RecollectError."""
+    """Return the conversations and the messages that answer a question best. Raises WrongArgument,
+    RecollectError.
+    """
     span = _span(asked.date_range)
     least = asked.min_score
     answer = await client.recall.search(
-        asked.query, limit=asked.limit, channel=asked.channel, date_range=span, min_score=least or None
+        asked.query,
+        limit=asked.limit,
+        channel=asked.channel,
+        date_range=span,
+        min_score=least or None,
     )
     doubt = _doubt(answer, least)
     continuation = None
     cut = not least or len(answer.results) == asked.limit  # by the limit, not by the scores
     if answer.total_matches > len(answer.results) and cut and asked.limit < _MOST:
         continuation = (
-            f"{len(answer.results)} of {answer.total_matches} conversations that match at all are here, the best ones."
-            f' Ask again with a larger limit, at most {_MOST}, or with "dateRange" or "channel" to see others.'
+            f"{len(answer.results)} of {answer.total_matches} conversations that match at all"
+            " are here, the best ones."
+            f' Ask again with a larger limit, at most {_MOST}, or with "dateRange" or "channel"'
+            " to see others."
         )
     return shapes.Found(
         results=[
@@ -47,7 +55,9 @@ async def search_conversations(client: AsyncClient, asked: shapes.Search) -> sha
                 conversation_name=it.conversation_name,
                 channel=it.channel,
                 snippet=_marked(it.snippet),
-                turn_range=shapes.Turns.of(it.turn_range.first, it.turn_range.last) if it.turn_range else None,
+                turn_range=shapes.Turns.of(it.turn_range.first, it.turn_range.last)
+                if it.turn_range
+                else None,
                 matched_turns=list(it.matched_turns),
                 date=time_text(it.date),
                 score=it.score,
@@ -83,29 +93,48 @@ def _doubt(answer: SearchAnswer, least: float) -> str | None:
     reason = f"the best score is {max(scores):.2f} of 1" if scores else "nothing was found"
     if not scores and answer.total_matches:
         reason = f"nothing scores {least:.2f} or more"
-    return f"Probably nothing that is stored answers this: {reason}. Ask with other words, or tell the user that it was not said."
+    return (
+        f"Probably nothing that is stored answers this: {reason}. Ask with other words, or"
+        " tell the user that it was not said."
+    )
 
 
 async def fetch_context(client: AsyncClient, asked: shapes.FetchContext) -> shapes.Fetched:
-    """Turns of a conversation, as many as an answer has room for. Raises WrongArgument, RecollectError."""
+    """Return turns of a conversation, as many as an answer has room for. Raises WrongArgument,
+    RecollectError.
+    """
     span = asked.turn_range
     if span and span.to < span.from_:
-        raise WrongArgument(f"turnRange.to: is {span.to}, which is before turnRange.from, {span.from_}")
-    found = await client.recall.fetch_context(asked.conversation_id, (span.from_, span.to) if span else None)
+        raise WrongArgument(
+            f"turnRange.to: is {span.to}, which is before turnRange.from, {span.from_}"
+        )
+    found = await client.recall.fetch_context(
+        asked.conversation_id, (span.from_, span.to) if span else None
+    )
     whole = resource_of(found.conversation_id, "{turn}")
     chosen = choose(found.messages, from_the_end=span is None, rest=f"read the resource {whole}")
     said = []
     if found.damaged_lines:
         said.append(f"{found.damaged_lines} lines of the transcript are damaged and left out.")
     if chosen.cut:
-        said.append(f"Turn {chosen.cut[0]} is too long and was cut: the resource {whole.format(turn=chosen.cut[0])} has all of it.")
+        said.append(
+            f"Turn {chosen.cut[0]} is too long and was cut: the resource"
+            f" {whole.format(turn=chosen.cut[0])} has all of it."
+        )
     left = shapes.Turns.of(*chosen.left) if chosen.left else None
     if left:
-        again = json.dumps({"conversationId": found.conversation_id, "turnRange": left.model_dump(by_alias=True)})
-        said.append(f"Turns {left.from_} to {left.to} had no room: call fetch_context again with {again}.")
+        again = json.dumps(
+            {"conversationId": found.conversation_id, "turnRange": left.model_dump(by_alias=True)}
+        )
+        said.append(
+            f"Turns {left.from_} to {left.to} had no room: call fetch_context again with {again}."
+        )
     shown = [message.turn_number for message in chosen.messages]
     if span is None and shown and shown[0] > 1 and not left:
-        said.append(f"These are the last {LAST_TURNS} turns: earlier ones have the numbers 1 to {shown[0] - 1}.")
+        said.append(
+            f"These are the last {LAST_TURNS} turns: earlier ones have the numbers 1 to"
+            f" {shown[0] - 1}."
+        )
     return shapes.Fetched(
         conversation_id=found.conversation_id,
         conversation_name=found.conversation_name,
@@ -118,14 +147,23 @@ async def fetch_context(client: AsyncClient, asked: shapes.FetchContext) -> shap
     )
 
 
-async def recent_conversations(client: AsyncClient, asked: shapes.RecentConversations) -> shapes.Recent:
-    """Conversations by time, with their notes. Raises WrongArgument, RecollectError."""
+async def recent_conversations(
+    client: AsyncClient, asked: shapes.RecentConversations
+) -> shapes.Recent:
+    """Return conversations by time, with their notes. Raises WrongArgument, RecollectError."""
     span = _span(asked.date_range) or Span()
-    found = await client.recall.recent(limit=asked.limit, channel=asked.channel, after=span.start, before=span.end)
+    found = await client.recall.recent(
+        limit=asked.limit, channel=asked.channel, after=span.start, before=span.end
+    )
     continuation = None
     if len(found) == asked.limit:
-        times = ({"from": time_text(span.start)} if span.start else {}) | {"to": time_text(found[-1].conversation.update_time)}
-        continuation = f"There may be older ones: call recent_conversations again with {json.dumps({'dateRange': times})}."
+        times = ({"from": time_text(span.start)} if span.start else {}) | {
+            "to": time_text(found[-1].conversation.update_time)
+        }
+        continuation = (
+            "There may be older ones: call recent_conversations again with"
+            f" {json.dumps({'dateRange': times})}."
+        )
     return shapes.Recent(
         conversations=[
             shapes.Browsed(
@@ -145,15 +183,22 @@ async def recent_conversations(client: AsyncClient, asked: shapes.RecentConversa
 
 
 async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> dict[str, Any]:
-    """A turn, with everything that was stored of it. Raises RecollectError."""
+    """Return a turn with everything that was stored of it. Raises RecollectError."""
     found = await client.recall.fetch_context(conversation_id, (turn, turn))
-    return {"conversationId": found.conversation_id, "turn": turn, "messages": [plain(message) for message in found.messages]}
+    return {
+        "conversationId": found.conversation_id,
+        "turn": turn,
+        "messages": [plain(message) for message in found.messages],
+    }
 
 
 def _span(asked: shapes.DateRange | None) -> Span | None:
     if asked is None:
         return None
-    return Span(_moment(asked.from_, "dateRange.from", ends=False), _moment(asked.to, "dateRange.to", ends=True))
+    return Span(
+        _moment(asked.from_, "dateRange.from", ends=False),
+        _moment(asked.to, "dateRange.to", ends=True),
+    )
 
 
 def _moment(text: str | None, field: str, *, ends: bool) -> datetime | None:
@@ -173,7 +218,9 @@ def _line(message: Message) -> shapes.Line:
         sender=message.sender or None,
         content=message.content,
         timestamp=time_text(message.timestamp),
-        tool_calls=[shapes.Call(id=it.id, name=it.name, arguments=it.arguments) for it in message.tool_calls],
+        tool_calls=[
+            shapes.Call(id=it.id, name=it.name, arguments=it.arguments) for it in message.tool_calls
+        ],
         tool_call_id=message.tool_call_id or None,
     )
 

@@ -20,18 +20,22 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from recollect import AsyncClient, NotFound, RecollectError, Unavailable
-from recollect.bridge import shapes, tools
-from recollect.bridge.tools import WrongArgument, resource_of
+from recollect.mcp import shapes, tools
+from recollect.mcp.tools import WrongArgument, resource_of
 
 _PATH = "/mcp"
 _MAX_CONNECTIONS = 256
-"""Open at the same time over HTTP, streams that wait for nothing included. A request over another one is answered 503."""
+"""Open at the same time over HTTP, streams that wait for nothing included. A request over another
+one is answered 503.
+"""
 _SHUTDOWN_GRACE = 2
 """Seconds that a stop waits for open streams."""
 _RESOURCE = re.compile(r"recollect://(conv-[0-9A-Z]{26})/turns/([0-9]{1,9})")
 _INSTRUCTIONS = (
-    "Recollect keeps every conversation that the user had with their agents. Search it before you say that you do not know"
-    " something the user may have told you, and read the turns around what you found before you rely on it."
+    "Recollect keeps every conversation that the user had with their agents. Search it before"
+    " you say that you do not know"
+    " something the user may have told you, and read the turns around what you found before you"
+    " rely on it."
 )
 _FIELDS = {
     "conversation_id": "conversationId",
@@ -59,7 +63,8 @@ class _Tool:
 _TOOLS = {
     "search_conversations": _Tool(
         "Search conversations",
-        "Search the user's past conversations by words and by meaning. Answers the conversations and the messages that fit best,"
+        "Search the user's past conversations by words and by meaning. Answers the"
+        " conversations and the messages that fit best,"
         " each with the turns to read on with fetch_context.",
         shapes.Search,
         shapes.Found,
@@ -67,7 +72,8 @@ _TOOLS = {
     ),
     "fetch_context": _Tool(
         "Fetch context",
-        "Read turns of a past conversation word for word: those around something that search_conversations found, or the last 10."
+        "Read turns of a past conversation word for word: those around something that"
+        " search_conversations found, or the last 10."
         " A turn is one message of the user's and everything that was done and said in answer.",
         shapes.FetchContext,
         shapes.Fetched,
@@ -75,7 +81,8 @@ _TOOLS = {
     ),
     "recent_conversations": _Tool(
         "Recent conversations",
-        "Browse the user's past conversations by time, the newest first, with their notes. For questions that name no subject to"
+        "Browse the user's past conversations by time, the newest first, with their notes. For"
+        " questions that name no subject to"
         ' search for, as "what did we talk about yesterday?".',
         shapes.RecentConversations,
         shapes.Recent,
@@ -85,7 +92,9 @@ _TOOLS = {
 
 
 def loopback(listen: str) -> tuple[str, int]:
-    """`HOST:PORT` as host and port. Raises ValueError for another machine's reach: there is neither TLS nor a token here."""
+    """Split `HOST:PORT`. Raises ValueError for an address that other machines reach: there is
+    neither TLS nor a token.
+    """
     host, colon, port = listen.rpartition(":")
     host = host.strip("[]")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 0xFFFF:
@@ -98,13 +107,14 @@ def loopback(listen: str) -> tuple[str, int]:
         allowed = False
     if not allowed:
         raise ValueError(
-            f"--http {listen:.100}: must be a loopback address as 127.0.0.1:8765, for others would need TLS and a token"
+            f"--http {listen:.100}: must be a loopback address as 127.0.0.1:8765, for others"
+            " would need TLS and a token"
         )
     return host, int(port)
 
 
 def run(target: str, timeout: float, listen: tuple[str, int] | None) -> None:
-    """Serves until the input ends, or for ever where it listens. Raises OSError where it cannot listen."""
+    """Serve until the input ends, or for ever on a port. Raises OSError where it cannot listen."""
     if listen is None:
         anyio.run(_serve_stdio, target, timeout)
     else:
@@ -126,39 +136,60 @@ async def _serve_http(target: str, timeout: float, listen: tuple[str, int]) -> N
         shown = f"[{host}]" if ":" in host else host
         port = listening.getsockname()[1]
         names = (shown, "127.0.0.1", "localhost", "[::1]")
-        # Given even where mcp would set it: it does so for three spellings of this machine, and 127.0.0.2 is none of them.
+        # Given even where mcp would set it: it does so for three spellings of this machine, and
+        # 127.0.0.2 is none of them.
         guarded = TransportSecuritySettings(
             enable_dns_rebinding_protection=True,
             allowed_hosts=[f"{name}:{port}" for name in names],
             allowed_origins=[f"http://{name}:{port}" for name in names],
         )
         async with AsyncClient(target, timeout=timeout) as client:
-            # Without sessions: no tool needs one, and each that a host never ended was kept for ever, some 40 KiB of memory.
+            # Without sessions: no tool needs one, and each that a host never ended was kept for
+            # ever, some 40 KiB of memory.
             app = build(client, target).streamable_http_app(
-                streamable_http_path=_PATH, stateless_http=True, transport_security=guarded, host=host
+                streamable_http_path=_PATH,
+                stateless_http=True,
+                transport_security=guarded,
+                host=host,
             )
-            sys.stderr.write(f"recollect-mcp listens on http://{shown}:{port}{_PATH} and asks {target}\n")
+            sys.stderr.write(
+                f"recollect-mcp listens on http://{shown}:{port}{_PATH} and asks {target}\n"
+            )
             sys.stderr.flush()
             config = uvicorn.Config(
-                app, log_level="error", limit_concurrency=_MAX_CONNECTIONS, timeout_graceful_shutdown=_SHUTDOWN_GRACE
+                app,
+                log_level="error",
+                limit_concurrency=_MAX_CONNECTIONS,
+                timeout_graceful_shutdown=_SHUTDOWN_GRACE,
             )
             await uvicorn.Server(config).serve(sockets=[listening])
 
 
 def build(client: AsyncClient, target: str) -> Server[Any]:
-    """The MCP server over a client. `target` is what it tells where nobody answers."""
+    """Build the MCP server over a client. Errors name `target` where nobody answers."""
 
-    async def list_tools(_: ServerRequestContext[Any], __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(name, tool) for name, tool in _TOOLS.items()])
+    async def list_tools(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[_described(name, tool) for name, tool in _TOOLS.items()]
+        )
 
-    async def call_tool(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        _: ServerRequestContext[Any], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         tool = _TOOLS.get(asked.name)
         if tool is None:
             return _failed(f"no such tool: {asked.name}. There are {', '.join(_TOOLS)}.")
         try:
             answer = await tool.run(client, tool.takes.model_validate(asked.arguments or {}))
         except ValidationError as error:
-            return _failed("; ".join(f"{'.'.join(map(str, it['loc'])) or 'arguments'}: {it['msg']}" for it in error.errors()))
+            return _failed(
+                "; ".join(
+                    f"{'.'.join(map(str, it['loc'])) or 'arguments'}: {it['msg']}"
+                    for it in error.errors()
+                )
+            )
         except WrongArgument as error:
             return _failed(str(error))
         except RecollectError as error:
@@ -167,7 +198,9 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
         text = types.TextContent(type="text", text=json.dumps(structured, ensure_ascii=False))
         return types.CallToolResult(content=[text], structured_content=structured)
 
-    async def list_resources(_: ServerRequestContext[Any], __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    async def list_resources(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
 
     async def list_templates(
@@ -177,22 +210,30 @@ def build(client: AsyncClient, target: str) -> Server[Any]:
             uri_template=resource_of("{conversationId}", "{turn}"),
             name="turn",
             title="A turn, whole",
-            description="Everything that was stored of one turn, where fetch_context had to cut it.",
+            description="Everything that was stored of one turn, where fetch_context had to cut"
+            " it.",
             mime_type="application/json",
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read_resource(_: ServerRequestContext[Any], asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(
+        _: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         named = _RESOURCE.fullmatch(str(asked.uri))
         if named is None:
-            raise MCPError(code=types.INVALID_PARAMS, message=f"uri: is like {resource_of('conv-01HQ…', 7)}, not {asked.uri}")
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=f"uri: is like {resource_of('conv-01HQ…', 7)}, not {asked.uri}",
+            )
         try:
             turn = await tools.whole_turn(client, named[1], int(named[2]))
         except RecollectError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=_sentence(error, target)) from None
         text = json.dumps(turn, ensure_ascii=False)
         return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=asked.uri, mime_type="application/json", text=text)]
+            contents=[
+                types.TextResourceContents(uri=asked.uri, mime_type="application/json", text=text)
+            ]
         )
 
     return Server(
@@ -216,7 +257,11 @@ def _described(name: str, tool: _Tool) -> types.Tool:
         input_schema=tool.takes.model_json_schema(by_alias=True),
         output_schema=tool.answers.model_json_schema(by_alias=True, mode="serialization"),
         annotations=types.ToolAnnotations(
-            title=tool.title, read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+            title=tool.title,
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
         ),
     )
 

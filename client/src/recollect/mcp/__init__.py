@@ -1,0 +1,6 @@
+"""The MCP server `recollect-mcp`, which lets any agent with the Model Context Protocol recall.
+
+Needs the extra `recollect-client[mcp]`. It reads and never writes. `main` is the entry point,
+`tools` has the three tools, `shapes` their input and output, `bounds` the limits of an answer, and
+`server` the protocol. It uses the client as any program does; nothing else imports it.
+"""

@@ -1,0 +1,90 @@
+"""Events: what a space tells those who subscribed to it.
+
+A handler is called in the thread that made the change, in the order of subscriptions, and before the
+call that made it returns. It must not raise, and must not write to the space: each type says which
+locks are held. Whoever needs more time notes the event and returns.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from recollect_server.domain.frozen import frozen
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.logs.lines import Line
+
+E = TypeVar("E")
+
+
+@frozen
+class Appended:
+    """Lines that are durable, and on their way into the index. The conversation's lock is held."""
+
+    conversation_id: str
+    lines: list[Line]
+
+
+@frozen
+class Reloaded:
+    """A transcript that another hand changed, or that is gone: what is remembered of it is void.
+
+    The conversation's lock is held.
+    """
+
+    conversation_id: str
+
+
+@frozen
+class Deleted:
+    """A conversation that is durably deleted, while its last traces are removed. No lock is held.
+
+    It follows every other event of the conversation.
+    """
+
+    conversation_id: str
+    number: int | None
+    """Its number in the index; None if the index did not have it."""
+    removed: Removed
+    """The receipt: a handler adds what it removed itself."""
+
+
+@frozen
+class IndexReplaced:
+    """Another index, made from the transcripts, is used from here on.
+
+    Every conversation's lock is held: nobody writes meanwhile.
+    """
+
+    index: Index
+
+
+@frozen
+class CursorsLost:
+    """Cursors that were answered will never be delivered, for the index refused their updates.
+
+    The lock of one conversation is held.
+    """
+
+
+@frozen
+class CommunicationChanged:
+    """A change of an external communication that the index has taken in. Its lock may be held."""
+
+    communication_id: str
+
+
+class Subscribers:
+    """The handlers of a space's events, by type. They subscribe before anybody calls."""
+
+    def __init__(self) -> None:
+        self._handlers: defaultdict[type, list[Callable[[Any], None]]] = defaultdict(list)
+
+    def add(self, kind: type[E], handler: Callable[[E], None]) -> None:
+        """Call the handler with every event of a type from now on."""
+        self._handlers[kind].append(handler)
+
+    def publish(self, event: object) -> None:
+        """Call the handlers of this event's type."""
+        for handler in self._handlers.get(type(event), ()):
+            handler(event)

@@ -1,0 +1,212 @@
+"""`recollect import`, the command: what it says and refuses, exactly once across kills, and whole sets."""
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from recollect import Client
+from recollect.cli import plans, recall_sets
+from recollect.cli.recall_sets import SetOptions
+from recollect.cli.sending import carry_out
+
+from tests.command_line.conftest import (
+    BringIn,
+    Counts,
+    Ran,
+    Recollect,
+    Run,
+    Set,
+    counts_of,
+    messages_of,
+    said,
+    set_line,
+    talk,
+)
+
+COMMAND = (sys.executable, "-m", "recollect.cli.main")
+NOBODY = "127.0.0.1:1"
+SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
+
+
+def test_an_import_that_was_killed_is_finished_by_the_next(write_set: Set, server: Any, client: Client, bring_in: BringIn) -> None:
+    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
+    command = [*COMMAND, "import", str(folder), "--address", server.target]
+    importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not any(it.message_count for it in client.conversations.list_page(page_size=20).conversations):
+        assert importing.poll() is None
+    importing.kill()
+    assert importing.communicate()[0] == b"", "it was to be killed before its end"
+    partly = sum(it.message_count for it in client.conversations.list())
+    counts = bring_in(folder)
+    assert 0 < counts.messages_new < 2400
+    assert counts.messages_new + counts.messages_known == 2400
+    assert counts.messages_known >= partly
+    conversations = list(client.conversations.list())
+    assert sorted(it.message_count for it in conversations) == [6] * 400
+    assert messages_of(client, conversations[0].id) == [message["content"] for message in talk(6)]
+
+
+def test_two_imports_at_once_add_everything_once(write_set: Set, server: Any, client: Client) -> None:
+    folder = write_set(*(set_line(f"s{number}", talk(4)) for number in range(60)))
+    command = [*COMMAND, "import", str(folder), "--address", server.target]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    counts = [counts_of(Ran(it.wait(60), it.communicate()[0], "")) for it in both]
+    assert [it.message_count for it in client.conversations.list()] == [4] * 60
+    assert sum(it.messages_new for it in counts) == 240
+    assert all(it.messages_new + it.messages_known == 240 and it.left_out == 0 for it in counts)
+
+
+def test_a_bar_is_shown_on_a_terminal_and_nothing_but_the_summary_elsewhere(
+    recollect: Recollect, write_set: Set, server: Any
+) -> None:
+    folder = write_set(*(set_line(f"s{number}", talk(2)) for number in range(30)))
+    piped = recollect("import", str(folder))
+    assert (counts_of(piped).messages_new, piped.err) == (60, "")
+    command = [*COMMAND, "import", str(folder), "--address", server.target]
+    ours, theirs = pty.openpty()
+    importing = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"})
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # what the end of a terminal is
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert importing.wait() == 0
+    assert b"Importing" in shown
+    assert b"30/30" in shown
+    assert b"30 already there" in shown
+
+
+def test_without_a_server_one_sentence_says_so(write_set: Set) -> None:
+    ran = Recollect(NOBODY)("import", str(write_set(set_line("s1", talk(2)))))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
+    assert f"no Recollect server answers on {NOBODY}" in ran.err
+
+
+def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Set) -> None:
+    other = grpc.server(ThreadPoolExecutor(1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    try:
+        ran = Recollect(f"127.0.0.1:{port}")("import", str(write_set(set_line("s1", talk(2)))))
+    finally:
+        other.stop(None)
+    assert (ran.code, ran.out) == (5, "")
+    assert "Method not found" in ran.err
+
+
+def test_a_server_that_stops_ends_the_import_with_a_sentence(
+    start_server: Callable[..., Any], write_set: Set, tmp_path: Path
+) -> None:
+    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
+    server = start_server(data_dir=tmp_path / "one", shutdown_grace="100ms")
+    command = [*COMMAND, "import", str(folder), "--address", server.target]
+    importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with Client(server.target) as client:
+        while not client.conversations.list_page(page_size=1).conversations:
+            assert importing.poll() is None
+    server.stop()
+    output, error = importing.communicate(timeout=60)
+    assert (importing.returncode, output) == (4, "")
+    assert "the same command again goes on from there" in error
+    assert "Traceback" not in error
+
+
+def test_a_path_with_nothing_to_import_is_refused(run: Run, tmp_path: Path, server: Any) -> None:
+    result = run("import", tmp_path)
+    assert result.code == 1
+    assert "holds nothing to import" in result.err
+    assert run("import", tmp_path / "none").code == 2
+
+
+@pytest.mark.parametrize("flags", [("--channel", "Web Page"), ("--channel", "")])
+def test_a_channel_that_is_none_is_refused_before_anything_is_sent(
+    run: Run, write_set: Set, server: Any, client: Client, flags: tuple[str, ...]
+) -> None:
+    result = run("import", write_set(set_line("s1", talk(2))), *flags)
+    assert result.code == 2
+    assert "--channel: is not a channel" in result.err
+    assert not list(client.conversations.list())
+
+
+@pytest.mark.skipif(not SHARED_SETS.is_dir(), reason=f"the recall sets are not there: {SHARED_SETS}")
+def test_the_shared_recall_sets_arrive_whole_and_once(bring_in: BringIn, client: Client) -> None:
+    path = SHARED_SETS / "locomo"
+    with (path / "conversations.jsonl").open("rb") as file:
+        sizes = sorted(len(json.loads(line)["messages"]) for line in file)
+    assert bring_in(path, "--abbreviations") == Counts(len(sizes), 0, sum(sizes), 0, 0)
+    assert bring_in(path, "--abbreviations") == Counts(0, len(sizes), 0, sum(sizes), 0)
+    conversations = list(client.conversations.list())
+    assert sorted(it.message_count for it in conversations) == sizes
+    assert all(it.abbreviation for it in conversations)
+
+
+def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_path: Path) -> None:
+    """An import that an earlier version began is finished by this one."""
+    messages = [
+        said(0, sender="Ana é", content="Hi\n\u2028\x01", timestamp="2024-05-01T10:00:01.5Z"),
+        said(1, "assistant", content="Yo", timestamp="2024-05-01T10:00:02Z"),
+    ]
+    path = write_set(set_line("s1", messages, abbreviation="Notes.")) / "conversations.jsonl"
+    [plan] = recall_sets.read(path, SetOptions(abbreviations=True))
+    assert ids_of(plan) == [
+        "import-454ed00df0a564542c5aee6ecc673fc877f1d53f",
+        "import-2a56ab7268a46f21cfb730de26edbf9f038fb9c2",
+        "import-524622a83fe4c4d98ab6297267ae68be0179aa6c",
+    ]
+    turn = {"type": "turn", "timestamp": "2024-05-01T10:00:01Z", "turnNumber": 1}
+    files = [{"mediaType": "image/png", "uri": "file:///a", "bytesLength": 7}, {"mediaType": "image/png", "uri": "file:///b"}]
+    asked = {"content": "Grüße", "timestamp": "2024-05-01T10:00:00.123Z", "sender": "Ana", "senderName": "A", "attachments": files}
+    answered: dict[str, Any] = {"content": "", "thinkingText": "hm", "usage": {"input": 0, "output": 5}, "cost": 0.25}
+    answered |= {"toolCalls": [{"id": "c", "name": "df", "arguments": ""}], "metadata": {"b": 1, "a": [1.5, None, True]}}
+    lines: list[dict[str, Any]] = [
+        {"type": "meta", "id": "conv-01HQ0000000000000000000000", "channel": "web", "created": "2024-05-01T10:00:00Z"},
+        turn | asked | {"role": "user", "batch": [1, 2], "requestId": "r"},
+        turn | answered | {"role": "assistant", "batch": [2, 2], "requestId": "r"},
+        turn | {"role": "tool", "content": "97", "toolCallId": "c", "channel": "cli"},
+        {"type": "event", "event": "title_assigned", "title": "T", "topics": ["x"], "writer": "extractive", "model": "m"},
+    ]
+    transcript = tmp_path / "conv-01HQ0000000000000000000000.jsonl"
+    transcript.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with transcript.open("rb") as file:
+        [plan] = plans.read(file, str(transcript))
+    assert ids_of(plan)[1:] == [
+        "import-0ddb74b8fadd82bdd7961536568fa29f116b5e1a",
+        "import-93af51b33f7ace3b8ead3deb1440757af38da3c2",
+        "import-a36e2f1244beefbf3ff8e6ad2c15bcd0e13f343a",
+    ]
+
+
+class Recorder:
+    """A client that takes everything and remembers the ids of requests."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.conversations = self
+
+    def __getattr__(self, name: str) -> Any:
+        def called(*arguments: Any, request_id: str = "", **_: Any) -> Any:
+            if name == "list":
+                return iter(())
+            self.ids.append(request_id)
+            stored = [SimpleNamespace(turn_number=1) for _ in arguments[1]] if name == "append_turn" else []
+            turn = SimpleNamespace(turn_count=1)
+            return SimpleNamespace(id="conv-01HQ0000000000000000000000", conversation=turn, messages=stored, duplicate=False)
+
+        return called
+
+
+def ids_of(plan: Any) -> list[str]:
+    recorder: Any = Recorder()
+    assert carry_out(recorder, plan).skips == []
+    return list(recorder.ids)

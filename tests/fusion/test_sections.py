@@ -1,0 +1,36 @@
+"""Sections of a long conversation: what ranks its messages ends where it was quiet."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from recollect_server.services.recall.sections import LONG, by_sections
+from recollect_server.storage.index.conversations import Outline
+
+from tests.fusion.conftest import made
+
+
+class Halves:
+    """An index whose one conversation was quiet before its line 4."""
+
+    def sections(self, _number: int) -> tuple[Any, Any, Any]:
+        """Return the first lines, the times and the bytes of both sections."""
+        return np.array([2, 4]), np.array([1.0, 2.0]), np.array([100, 100])
+
+    def lengths(self) -> tuple[Any, int, float]:
+        """Return the bytes of conversation 0, and those of the mean one."""
+        return np.array([200]), 1, 200.0
+
+
+def test_neighbours_count_only_within_a_section() -> None:
+    messages, above = made(1)  # the lines 2 to 5
+    messages = replace(messages, keyword_before=np.ones((2, 4)), keyword_after=np.ones((2, 4)), asked=np.ones(4))
+    split = by_sections(cast(Any, Halves()), [], [], [Outline(0, "conv", 0, LONG + 1)], messages, above)
+    assert split is not None
+    legs, _ = split
+    assert legs.sequence.tolist() == [2, 3, 2, 3]
+    assert legs.keyword_before.tolist() == [[0, 1, 0, 1], [0, 0, 0, 0]]
+    assert legs.keyword_after.tolist() == [[1, 0, 1, 1], [0, 0, 1, 1]]  # the index alone knows where the last one ends
+    assert np.isnan(legs.vector_before).tolist() == [True, False, True, False]
+    assert np.isnan(legs.vector_after).tolist() == [False, True, False, False]
+    assert np.isnan(legs.asked).tolist() == [True, False, True, False]

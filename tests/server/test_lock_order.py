@@ -1,0 +1,78 @@
+"""The order of a space's locks is checked as threads take them: see `services.space.locks`."""
+
+import threading
+
+import pytest
+from recollect_server.services.space.locks import LockOrder, LockOrderError, Locks
+
+
+@pytest.fixture
+def locks() -> Locks:
+    """Locks whose order is checked."""
+    return Locks(LockOrder())
+
+
+def test_locks_that_are_named_together_are_taken_in_their_order(locks: Locks) -> None:
+    for _ in range(2):
+        with locks.exclusive(conversation="c", party="p", mails=["m", "n"], place="p", delivery="d", request="r"):
+            pass
+    with locks.exclusive(request="r"), locks.exclusive(place="p", party="p"), locks.exclusive(conversation="c"):
+        pass
+
+
+def test_a_lock_of_a_lower_rank_is_refused_while_one_of_a_higher_is_held(locks: Locks) -> None:
+    with (
+        locks.exclusive(conversation="c"),
+        pytest.raises(LockOrderError, match="REQUEST lock is taken while CONVERSATION"),
+        locks.exclusive(request="r"),
+    ):
+        pass
+
+
+def test_two_locks_of_one_rank_are_refused_whatever_their_names(locks: Locks) -> None:
+    with (
+        locks.exclusive(conversation="a"),
+        pytest.raises(LockOrderError, match="CONVERSATION"),
+        locks.exclusive(conversation="b"),
+    ):
+        pass
+
+
+def test_a_refused_lock_leaves_none_behind(locks: Locks) -> None:
+    with locks.exclusive(place="p"), pytest.raises(LockOrderError), locks.exclusive(request="r", conversation="c"):
+        pass
+    for _ in range(2):
+        with locks.exclusive(request="r", conversation="c"):
+            pass
+
+
+def test_another_thread_may_hold_any_lock(locks: Locks) -> None:
+    entered: list[str] = []
+
+    def other() -> None:
+        with locks.exclusive(request="r"):
+            entered.append("r")
+
+    with locks.exclusive(conversation="c"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(30)
+    assert entered == ["r"]
+
+
+def test_a_name_keeps_others_out_until_it_is_released() -> None:
+    locks = Locks()
+    order: list[str] = []
+
+    def other() -> None:
+        with locks.exclusive(request="r", conversation="c"):
+            order.append("second")
+
+    with locks.exclusive(conversation="c"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(0.05)
+        with locks.exclusive(mails=[], all_mails=False):  # nothing is named
+            order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
