@@ -27,7 +27,7 @@ def test_a_release_sets_the_version_everywhere_and_dates_the_changelog(tree: Pat
     texts = release.changed_files(tree, "99.0.1", TODAY)
     assert len(texts) == len(release.VERSIONS) + 1
     assert 'version = "99.0.1"' in texts[tree / "client/pyproject.toml"]
-    assert '"recollect-client==99.0.1"' in texts[tree / "server/pyproject.toml"]
+    assert '"recollect-client[cli]==99.0.1"' in texts[tree / "server/pyproject.toml"]
     assert '__version__ = "99.0.1"' in texts[tree / "server/src/recollect_server/__init__.py"]
     before = (tree / "CHANGELOG.md").read_text()
     assert texts[tree / "CHANGELOG.md"] == before.replace("## Unreleased\n", "## Unreleased\n\n## 99.0.1 (2026-11-22)\n", 1)
