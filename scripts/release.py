@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
-    "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[\w,]+\])?==([^"]+)"'],
+    "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
 }
 """The places that name the version, as patterns whose group is the version."""
