@@ -13,6 +13,11 @@ from tests.fusion.conftest import made
 class Halves:
     """An index whose one conversation was quiet before its line 4."""
 
+    @property
+    def search(self) -> "Halves":
+        """Return the part that is asked."""
+        return self
+
     def sections(self, _number: int) -> tuple[Any, Any, Any]:
         """Return the first lines, the times and the bytes of both sections."""
         return np.array([2, 4]), np.array([1.0, 2.0]), np.array([100, 100])
