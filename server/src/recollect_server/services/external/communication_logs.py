@@ -23,71 +23,6 @@ from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.store import Kind
 
 
-class CommunicationLogs(Logs[Communication]):
-    """Transcripts of third parties."""
-
-    kind = Kind.COMMUNICATION
-    noun = "communication"
-    plural = "external communications"
-    failpoints = ("external.mended", "external.part")
-
-    def fold(self, before: Communication | None, content: Content, name: str) -> Communication | None:
-        """Return the state after an entry; a lost first line is made up for."""
-        if isinstance(content, CommunicationBegan):
-            content = replace(content, id=name)  # a file that was copied under another name is another communication
-        after = fold(before, content)
-        if after is None and type(content) is not Unknown:
-            # The first line is damaged. The log's name says which one it is, the lines that follow say the rest.
-            time = content.timestamp if isinstance(content, ExternalMessage) else getattr(content, "time", 0)
-            after = fold(Communication(name, LOST_CHANNEL, "", time, time), content)
-        return after
-
-    def is_message(self, content: Content) -> bool:
-        """Return whether an entry is a third party's message, or one to it."""
-        return isinstance(content, ExternalMessage)
-
-    def not_found(self, name: str) -> CommunicationNotFound:
-        """Return the error for a communication of which no line can be read."""
-        return CommunicationNotFound(name)
-
-    def find(self, index: Index, name: str) -> StoredCommunication | None:
-        """Return what the index has of a communication."""
-        return index.external.find(name)
-
-    def progress(self, index: Index) -> dict[str, int]:
-        """Return how many bytes of each transcript are indexed."""
-        return index.external.progress()
-
-    def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
-        """Return whether the newest message still stands where the index says."""
-        places = index.external.places(stored.number, 1 << 62, 1)
-        lines = self.store.read_at(stored.state.id, places) if places else []
-        return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
-
-    def add(
-        self,
-        index: Index,
-        number: int | None,  # noqa: ARG002 - the index finds it by name
-        before: Communication | None,
-        after: Communication,
-        lines: list[Line],
-        *,
-        time: int,
-        failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
-        log: bool,
-    ) -> int:
-        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never called."""
-        return index.external.add(before, after, lines, time=time, log=log)
-
-    def skip_cursors(self, index: Index) -> None:
-        """Leave out the cursors of updates that a crash may have taken."""
-        index.external.skip_cursors()
-
-    def reading(self, contents: Contents | None, number: int | None) -> "CommunicationReading":
-        """Begin to read a transcript."""
-        return CommunicationReading(contents, number)
-
-
 @dataclass(slots=True)
 class CommunicationReading(Reading[Communication]):
     """A transcript of a third party that is read to its end. The words of a message are compared as it is read: many are long."""
@@ -135,3 +70,62 @@ class CommunicationReading(Reading[Communication]):
             yield "the index has other deliveries than the transcript"
         if external.escalations(number) != self.escalations:
             yield "the index has other escalations than the transcript"
+
+
+class CommunicationLogs(Logs[Communication]):
+    """Transcripts of third parties."""
+
+    kind = Kind.COMMUNICATION
+    noun = "communication"
+    plural = "external communications"
+    failpoints = ("external.mended", "external.part")
+    message = ExternalMessage
+    reading = CommunicationReading
+
+    def fold(self, before: Communication | None, content: Content, name: str) -> Communication | None:
+        """Return the state after an entry; a lost first line is made up for."""
+        if isinstance(content, CommunicationBegan):
+            content = replace(content, id=name)  # a file that was copied under another name is another communication
+        after = fold(before, content)
+        if after is None and type(content) is not Unknown:
+            # The first line is damaged. The log's name says which one it is, the lines that follow say the rest.
+            time = content.timestamp if isinstance(content, ExternalMessage) else getattr(content, "time", 0)
+            after = fold(Communication(name, LOST_CHANNEL, "", time, time), content)
+        return after
+
+    def not_found(self, name: str) -> CommunicationNotFound:
+        """Return the error for a communication of which no line can be read."""
+        return CommunicationNotFound(name)
+
+    def find(self, index: Index, name: str) -> StoredCommunication | None:
+        """Return what the index has of a communication."""
+        return index.external.find(name)
+
+    def progress(self, index: Index) -> dict[str, int]:
+        """Return how many bytes of each transcript are indexed."""
+        return index.external.progress()
+
+    def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
+        """Return whether the newest message still stands where the index says."""
+        places = index.external.places(stored.number, 1 << 62, 1)
+        lines = self.store.read_at(stored.state.id, places) if places else []
+        return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
+
+    def add(
+        self,
+        index: Index,
+        number: int | None,  # noqa: ARG002 - the index finds it by name
+        before: Communication | None,
+        after: Communication,
+        lines: list[Line],
+        *,
+        time: int,
+        failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
+        log: bool,
+    ) -> int:
+        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never called."""
+        return index.external.add(before, after, lines, time=time, log=log)
+
+    def skip_cursors(self, index: Index) -> None:
+        """Leave out the cursors of updates that a crash may have taken."""
+        index.external.skip_cursors()

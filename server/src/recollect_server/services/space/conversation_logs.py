@@ -29,6 +29,57 @@ from recollect_server.storage.logs.record import LOST_CHANNEL
 from recollect_server.storage.logs.store import Kind
 
 
+@dataclass(slots=True)
+class ConversationReading(Reading[Conversation]):
+    """A transcript that is read to its end."""
+
+    placed: list[tuple[Message, int, int]] = field(default_factory=list)
+    """Messages with offset and length."""
+    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
+    """With the event's line."""
+    mail: set[int] = field(default_factory=set)
+    continued: str = ""
+
+    def add(self, line: Line) -> None:
+        """Add a whole line."""
+        assert line.entry is not None
+        content = line.entry.content
+        if self.state and self.state.channel == EMAIL:
+            self.mail |= mail_ids_of([content])
+        match content:
+            case Message():
+                self.placed.append((content, line.offset, line.length))
+            case AnchorSet():
+                self.anchors.append((line.sequence, content))
+            case Continued():
+                self.continued = content.conversation_id
+            case _:
+                pass
+
+    def problems(self) -> Iterator[str]:
+        """Yield turn numbers that leave one out."""
+        turn = 0
+        for message, _, _ in self.placed:
+            if not 1 <= message.turn_number <= turn + 1:  # a late message is of an earlier turn
+                yield f"line {message.sequence} is of turn {message.turn_number} and follows turn {turn}"
+            turn = max(turn, message.turn_number)
+
+    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+        """Yield messages, words and routes that the index has otherwise."""
+        rows = contents.rows(number)
+        for message, offset, length in self.placed:
+            expected = contents.row_of(number, message, offset, length)
+            row = rows.pop(expected[0], None)
+            if row != expected:
+                yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
+            if words and contents.take_words(expected[0]) != contents.words_of(message):
+                yield f"line {message.sequence}: the index has other words"
+        if rows:
+            yield f"the index has {len(rows)} messages that the transcript has not"
+        if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
+            yield "the index leads other messages to it than the transcript"
+
+
 class ConversationLogs(Logs[Conversation]):
     """Transcripts of conversations."""
 
@@ -36,6 +87,8 @@ class ConversationLogs(Logs[Conversation]):
     noun = "conversation"
     plural = "conversations"
     failpoints = ("catch_up.mended", "catch_up.part")
+    message = Message
+    reading = ConversationReading
 
     def fold(self, before: Conversation | None, content: Content, name: str) -> Conversation | None:
         """Return the state after an entry; a lost first line is made up for."""
@@ -49,10 +102,6 @@ class ConversationLogs(Logs[Conversation]):
             time = content.timestamp if isinstance(content, Message) else content.time
             after = fold(Conversation(name, LOST_CHANNEL, time, time), content)
         return after
-
-    def is_message(self, content: Content) -> bool:
-        """Return whether an entry is a message."""
-        return isinstance(content, Message)
 
     def not_found(self, name: str) -> ConversationNotFound:
         """Return why no line can be read: it never began or was deleted, or each of its lines is damaged."""
@@ -108,58 +157,3 @@ class ConversationLogs(Logs[Conversation]):
     def skip_cursors(self, index: Index) -> None:
         """Leave out the cursors of updates that a crash may have taken."""
         index.log.skip_cursors()
-
-    def reading(self, contents: Contents | None, number: int | None) -> "ConversationReading":
-        """Begin to read a transcript."""
-        return ConversationReading(contents, number)
-
-
-@dataclass(slots=True)
-class ConversationReading(Reading[Conversation]):
-    """A transcript that is read to its end."""
-
-    placed: list[tuple[Message, int, int]] = field(default_factory=list)
-    """Messages with offset and length."""
-    anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
-    """With the event's line."""
-    mail: set[int] = field(default_factory=set)
-    continued: str = ""
-
-    def add(self, line: Line) -> None:
-        """Add a whole line."""
-        assert line.entry is not None
-        content = line.entry.content
-        if self.state and self.state.channel == EMAIL:
-            self.mail |= mail_ids_of([content])
-        match content:
-            case Message():
-                self.placed.append((content, line.offset, line.length))
-            case AnchorSet():
-                self.anchors.append((line.sequence, content))
-            case Continued():
-                self.continued = content.conversation_id
-            case _:
-                pass
-
-    def problems(self) -> Iterator[str]:
-        """Yield turn numbers that leave one out."""
-        turn = 0
-        for message, _, _ in self.placed:
-            if not 1 <= message.turn_number <= turn + 1:  # a late message is of an earlier turn
-                yield f"line {message.sequence} is of turn {message.turn_number} and follows turn {turn}"
-            turn = max(turn, message.turn_number)
-
-    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
-        """Yield messages, words and routes that the index has otherwise."""
-        rows = contents.rows(number)
-        for message, offset, length in self.placed:
-            expected = contents.row_of(number, message, offset, length)
-            row = rows.pop(expected[0], None)
-            if row != expected:
-                yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if words and contents.take_words(expected[0]) != contents.words_of(message):
-                yield f"line {message.sequence}: the index has other words"
-        if rows:
-            yield f"the index has {len(rows)} messages that the transcript has not"
-        if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
-            yield "the index leads other messages to it than the transcript"

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import orjson
 import structlog
@@ -58,29 +58,17 @@ class Indexed(Protocol[StateOut]):
     def lines(self) -> int: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
-class CaughtUp(Generic[State]):
-    """Result of catching up: the log as it is indexed now, and what was done for it."""
-
-    number: int
-    state: State
-    end: Position
-    messages: int
-    """How many were indexed now."""
-    damaged: int
-    """How many lines were damaged and passed over now."""
-    bytes_cut: int
-    """How much of a torn tail was cut off."""
-
-
 @dataclass(slots=True)
 class Totals:
-    """What catching up all logs of a kind came to; as in `CaughtUp`."""
+    """Sums over the logs that were caught up."""
 
     logs: int = 0
     messages: int = 0
+    """How many were indexed now."""
     damaged: int = 0
+    """How many lines were damaged and passed over now."""
     bytes_cut: int = 0
+    """How much of torn tails was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +114,9 @@ class Logs(ABC, Generic[State]):
     plural: ClassVar[str]
     failpoints: ClassVar[tuple[str, str]]
     """Names of the failpoints behind a recovered tail, and behind an indexed part."""
+    message: ClassVar[type]
+    """Entries that count as messages."""
+    reading: ClassVar[type[Reading[Any]]]
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
@@ -135,10 +126,6 @@ class Logs(ABC, Generic[State]):
     @abstractmethod
     def fold(self, before: State | None, content: Content, name: str) -> State | None:
         """Return the state of the log `name` after an entry; a lost first line is made up for."""
-
-    @abstractmethod
-    def is_message(self, content: Content) -> bool:
-        """Return whether an entry counts as a message."""
 
     @abstractmethod
     def not_found(self, name: str) -> RecollectError:
@@ -174,10 +161,6 @@ class Logs(ABC, Generic[State]):
     @abstractmethod
     def skip_cursors(self, index: Index) -> None:
         """Leave out the cursors of updates that a crash may have taken."""
-
-    @abstractmethod
-    def reading(self, contents: Contents | None, number: int | None) -> Reading[State]:
-        """Begin to read a log, which has this number in the index whose contents these are."""
 
     def whole(self, stored: Indexed[State]) -> State:
         """Return the state in the index, with what an older version did not index."""
@@ -233,16 +216,17 @@ class Logs(ABC, Generic[State]):
         log_updates: bool,
         wait: bool = True,
         recovered: Callable[[], Recovered] | None = None,
-    ) -> CaughtUp[State]:
-        """Recover the log's tail and index what the index does not have yet.
+        totals: Totals | None = None,
+    ) -> tuple[int, State, Position]:
+        """Recover the log's tail and index what the index does not have yet. Return its number, its state and its end.
 
         `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it in; `recovered` waits for
-        `recover`, where that was begun and nothing is stored. Raises IndexUnavailable, IndexAhead, LogUnavailable, and
-        `not_found` if no whole line is left.
+        `recover`, where that was begun and nothing is stored; what is done is added to `totals`. Raises IndexUnavailable,
+        IndexAhead, LogUnavailable, and `not_found` if no whole line is left.
         """
+        totals = totals or Totals()
         end = Position(stored.lines, stored.bytes) if stored else START
         number = stored.number if stored else None
-        messages = 0
         damage = Damage(self.noun, name)
         refused: list[str] = []
         try:
@@ -253,8 +237,8 @@ class Logs(ABC, Generic[State]):
             if stored and size > end.bytes and not (self.goes_on(index, stored) and self.store.is_boundary(name, end)):
                 raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
             ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
-            torn = ready.torn
-            if torn:
+            if torn := ready.torn:
+                totals.bytes_cut += torn.bytes_cut
                 log.warning("torn_tail_cut", **{self.noun: name}, bytes=torn.bytes_cut, reason=torn.reason)
             hit(self.failpoints[0])
             waiting: list[Line] = []  # damaged ones at the top: nothing is known yet
@@ -262,7 +246,7 @@ class Logs(ABC, Generic[State]):
                 before = state
                 for line in chunk:
                     state = self.folded(state, line, name)
-                    messages += line.entry is not None and self.is_message(line.entry.content)
+                    totals.messages += line.entry is not None and isinstance(line.entry.content, self.message)
                     damage.see(line)
                 waiting += chunk
                 if state is None:
@@ -273,13 +257,14 @@ class Logs(ABC, Generic[State]):
         except LogNotFound:
             raise self.not_found(name) from None
         damage.end_run()
+        totals.damaged += damage.count
         if state is None or number is None:
             raise self.not_found(name)
         if wait:
             index.settle()
             if refused:
                 raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
-        return CaughtUp(number, state, end, messages, damage.count, torn.bytes_cut if torn else 0)
+        return number, state, end
 
     # Compare -------------------------------------------------------------------------------------
 
@@ -298,7 +283,7 @@ class Logs(ABC, Generic[State]):
             return
         if line.entry.stamp.request_id:
             reading.requests.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
-        reading.messages += self.is_message(line.entry.content)
+        reading.messages += isinstance(line.entry.content, self.message)
         reading.add(line)
 
     def differences(

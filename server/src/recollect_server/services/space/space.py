@@ -463,8 +463,10 @@ class Space:
         try:
             stored = self._index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size or stored.calls_unknown:
-                caught = self._transcripts.catch_up(self._index, conversation_id, stored, time=self.clock(), log_updates=True)
-                stored = Stored(caught.number, caught.state, caught.end.bytes, caught.end.lines)
+                number, conversation, end = self._transcripts.catch_up(
+                    self._index, conversation_id, stored, time=self.clock(), log_updates=True
+                )
+                stored = Stored(number, conversation, end.bytes, end.lines)
                 if self._index.log.note_refused_cursors():
                     self.publish(CursorsLost())
                 self.anchors.changed()

@@ -204,7 +204,7 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
         about = {logs.noun: name}
         try:
             stored = None if rebuilt else logs.find(index, name)
-            caught = logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered)
+            logs.catch_up(index, name, stored, time=clock(), log_updates=not rebuilt, wait=False, recovered=recovered, totals=done)
         except (ConversationNotFound, NothingNamed):
             if logs.store.remove_empty(name):
                 done.logs -= 1
@@ -213,10 +213,6 @@ def _catch_up_all(logs: Logs[Any], index: Index, clock: Clock, progress: Progres
                 log.warning("transcript_without_a_line", **about)
         except StorageUnavailable as error:
             log.error("transcript_unreadable", **about, reason=str(error))
-        else:
-            done.messages += caught.messages
-            done.damaged += caught.damaged
-            done.bytes_cut += caught.bytes_cut
     progress(len(behind), len(behind))
     return done
 

@@ -1,0 +1,155 @@
+"""Promises of a log store that the layers above rely on, whatever keeps the logs (see `storage.logs.store`)."""
+
+import pytest
+from recollect_server.domain.conversation import AnchorSet, Began
+from recollect_server.domain.message import Message, Role
+from recollect_server.storage.logs.lines import Line, encoded
+from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import ANCHORS, START, Kind, LogConflict, LogNotFound, LogStore, Position
+
+from tests.logs.conftest import Open
+
+CONVERSATION = "conv-01J00000000000000000000001"
+OTHER = "conv-01J00000000000000000000002"
+COMMUNICATION = "ext-01J00000000000000000000001"
+
+
+def message(sequence: int) -> Entry:
+    return Entry(Message(Role.USER, f"number {sequence} 🦓", 1, sequence, 1))
+
+
+def add(store: LogStore, log: str, after: Position, *entries: Entry) -> Position:
+    """Append entries; return the new end."""
+    lines, data = encoded(entries, *after)
+    store.append(log, after, data)
+    return end_of(lines)
+
+
+def begin(store: LogStore, log: str = CONVERSATION, messages: int = 3) -> Position:
+    return add(store, log, START, Entry(Began(log, "web", 1)), *map(message, range(2, messages + 2)))
+
+
+def end_of(lines: list[Line]) -> Position:
+    return Position(lines[-1].sequence, lines[-1].end)
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.entry.content.content for line in lines if line.entry and isinstance(line.entry.content, Message)]
+
+
+def test_what_was_appended_is_read_in_order_by_everybody(store: LogStore, open_store: Open) -> None:
+    end = begin(store)
+    end = add(store, CONVERSATION, end, message(5), message(6))
+    for reader in (store, open_store()):
+        lines = list(reader.read(CONVERSATION))
+        assert [line.sequence for line in lines] == [1, 2, 3, 4, 5, 6]
+        assert texts(lines) == [f"number {sequence} 🦓" for sequence in range(2, 7)]
+        assert end_of(lines) == end
+        assert reader.length(CONVERSATION) == end.bytes == len(reader.raw(CONVERSATION))
+
+
+def test_a_log_is_read_from_any_position_up_to_another(store: LogStore) -> None:
+    end = begin(store)
+    lines = list(store.read(CONVERSATION))
+    for line in lines:
+        behind = Position(line.sequence, line.end)
+        assert list(store.read(CONVERSATION, behind)) == lines[line.sequence :]
+        assert list(store.read(CONVERSATION, START, line.end)) == lines[: line.sequence]
+        assert store.is_boundary(CONVERSATION, behind)
+    assert not store.is_boundary(CONVERSATION, Position(end.lines, end.bytes - 1))
+
+
+def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
+    end = begin(store)
+    places = [(line.sequence, line.offset, line.length) for line in store.read(CONVERSATION)]
+    add(store, CONVERSATION, end, message(5))
+    assert texts(store.read_at(CONVERSATION, [places[3], places[1]])) == ["number 4 🦓", "number 2 🦓"]
+    gone = store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
+    assert gone[0].entry is None
+    assert gone[0].damage
+
+
+def test_the_last_lines_are_read_as_far_as_the_bytes_allow(store: LogStore) -> None:
+    end = begin(store)
+    length = list(store.read(CONVERSATION))[-1].length
+    assert texts(store.read_last(CONVERSATION, end, length + 1)) == ["number 4 🦓"]
+    assert [line.sequence for line in store.read_last(CONVERSATION, end, 1 << 20)] == [1, 2, 3, 4]
+
+
+def test_an_append_that_expects_another_end_adds_nothing_and_says_so(store: LogStore, open_store: Open) -> None:
+    end = begin(store)
+    before = store.raw(CONVERSATION)
+    for wrong in (Position(3, end.bytes - 1), Position(9, end.bytes + 9), START):
+        with pytest.raises(LogConflict):
+            add(store, CONVERSATION, wrong, message(wrong.lines + 1))
+    assert store.raw(CONVERSATION) == before
+    add(open_store(), CONVERSATION, end, message(5))
+    with pytest.raises(LogConflict):
+        add(store, CONVERSATION, end, message(5))
+    assert texts(list(store.read(CONVERSATION)))[-2:] == ["number 4 🦓", "number 5 🦓"]
+
+
+def test_a_log_that_is_not_there_is_said_to_be_missing(store: LogStore) -> None:
+    with pytest.raises(LogNotFound):
+        store.length(CONVERSATION)
+    with pytest.raises(LogNotFound):
+        list(store.read(CONVERSATION))
+    with pytest.raises(LogNotFound):
+        store.read_at(CONVERSATION, [(1, 0, 10)])
+    with pytest.raises(LogNotFound):
+        add(store, CONVERSATION, Position(1, 10), message(2))
+    assert not store.has(CONVERSATION)
+    assert not store.remains(CONVERSATION)
+
+
+def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
+    ends = {name: begin(store, name) for name in (CONVERSATION, OTHER, COMMUNICATION)}
+    add(store, ANCHORS, START, Entry(AnchorSet("name", "Alex", 1.0, 0, 1)))
+    assert dict(store.logs(Kind.CONVERSATION)) == {name: ends[name].bytes for name in (CONVERSATION, OTHER)}
+    assert dict(store.logs(Kind.COMMUNICATION)) == {COMMUNICATION: ends[COMMUNICATION].bytes}
+
+
+@pytest.mark.parametrize("name", ["", "../conv-01J00000000000000000000001", "conv-x", f"{CONVERSATION}/..", "a.b", "a\0"])
+def test_what_is_not_the_name_of_a_log_is_refused(store: LogStore, name: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a log"):
+        store.length(name)
+    assert not store.has(name)
+
+
+def test_a_replaced_log_has_the_new_lines_and_nothing_else(store: LogStore, open_store: Open) -> None:
+    before = add(store, ANCHORS, START, Entry(AnchorSet("name", "Alex", 1.0, 0, 1)), Entry(AnchorSet("town", "Bern", 1.0, 0, 1)))
+    lines, data = encoded([Entry(AnchorSet("town", "Bern", 1.0, 0, 1))])
+    store.replace(ANCHORS, data)
+    for reader in (store, open_store()):
+        assert list(reader.read(ANCHORS)) == lines
+        assert b"Alex" not in reader.raw(ANCHORS)
+    with pytest.raises(LogConflict):
+        add(store, ANCHORS, before, Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
+    add(store, ANCHORS, end_of(lines), Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
+
+
+def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(store: LogStore, open_store: Open) -> None:
+    end = begin(store)
+    begin(store, OTHER)
+    whole = store.raw(CONVERSATION).splitlines()
+    store.begin_delete(CONVERSATION)
+    for reader in (store, open_store()):
+        assert [name for name, _ in reader.logs(Kind.CONVERSATION)] == [OTHER]
+        assert reader.deleted() == [CONVERSATION]
+        assert list(reader.raw_deleted(CONVERSATION)) == whole
+        assert not reader.has(CONVERSATION)
+        with pytest.raises(LogNotFound):
+            add(reader, CONVERSATION, end, message(5))
+    assert store.end_delete(CONVERSATION) == {"transcript": end.bytes}
+    assert store.deleted() == []
+    with pytest.raises(LogNotFound):
+        list(store.raw_deleted(CONVERSATION))
+
+
+def test_recovering_whole_lines_shows_them_and_cuts_nothing(store: LogStore) -> None:
+    end = begin(store)
+    seen: list[Line] = []
+    assert store.recover(CONVERSATION, see=seen.append) is None
+    assert seen == list(store.read(CONVERSATION))
+    assert store.recover(CONVERSATION, end) is None
+    assert not store.remove_empty(CONVERSATION)
