@@ -51,7 +51,7 @@ BENCHMARKS = (
 
 
 def runs(chosen: Sequence[str], sets: Sequence[Path]) -> list[tuple[str, list[str]]]:
-    """The modules to run, each with its arguments."""
+    """Return the modules to run, each with its arguments."""
     made = []
     for short in BENCHMARKS:
         if chosen and short.module not in chosen:
@@ -65,13 +65,13 @@ def runs(chosen: Sequence[str], sets: Sequence[Path]) -> list[tuple[str, list[st
 
 
 def first_group(folder: Path) -> str:
-    """The first group of a recall set."""
+    """Return the first group of a recall set."""
     recall = importlib.import_module("bench.recall")
     return str(min(recall.read_questions(folder / recall.QUERIES)))
 
 
 def drawn(rows: Sequence[Row], note: str) -> dict[str, str]:
-    """The pictures that these figures are enough for, by the name of their file."""
+    """Return the pictures that these figures are enough for, by the name of their file."""
     made = {}
     rates, rates_of_echo = points(rows, "append", "appends")
     if len(rates) > 1:
@@ -107,7 +107,7 @@ def points(
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Runs them, prints the table and writes the pictures."""
+    """Run them, print the table and write the pictures."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--set", type=Path, nargs="+", default=[], metavar="DIR", help="folders with conversations.jsonl and queries.jsonl"

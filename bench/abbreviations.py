@@ -74,7 +74,7 @@ def written(plan: Plan) -> tuple[str, str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"

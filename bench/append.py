@@ -71,7 +71,7 @@ def figures(callers: int, batch: int, appends: list[Measured], echoes: list[Meas
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the ratios."""
+    """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=4000)

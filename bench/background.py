@@ -57,7 +57,7 @@ def processor_seconds(process: subprocess.Popen[str]) -> float:
 
 
 def waits(data: Path, conversations: int, seconds: float) -> None:
-    """Prints what conversations cost that wait and are not due, against a server that takes no notes."""
+    """Print what conversations cost that wait and are not due, against a server that takes no notes."""
     write_idle(data, conversations, 1)
     with recollect(data, "--embedder", "off"):
         pass  # indexed before the clock starts
@@ -74,7 +74,7 @@ def waits(data: Path, conversations: int, seconds: float) -> None:
 
 
 def alone(data: Path, conversations: int) -> list[Figure]:
-    """Prints the rate and the cost without callers."""
+    """Print the rate and the cost without callers."""
     with recollect(data, "--abbreviator", "off") as (_, process):
         base = processor_seconds(process)  # a start over an index that is not there
     with recollect(data, "--abbreviator", "extractive") as (_, process):
@@ -116,7 +116,7 @@ def measured(target: str, callers: int, calls: int) -> Measured:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=10)

@@ -96,7 +96,7 @@ class Row:
 
 
 def collect(folder: Path, group: str, chosen: list[tuple[str, Question]], vectors: RememberedVectors | None) -> list[Asked]:
-    """Puts questions to a group's history, by words alone where there are no vectors."""
+    """Put questions to a group's history, by words alone where there are no vectors."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)[group]
     gathered: list[Candidates] = []
     calibrated: list[tuple[Fused, QuestionWords, MessageLegs, ConversationLegs]] = []
@@ -150,7 +150,7 @@ def _asked(name: str, kind: str, question: Question, found: Candidates, given: A
 
 
 def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> list[tuple[str, Question]]:
-    """The questions that are put to a group's history, each with its kind. All are asked at the times of its own."""
+    """Return the questions that are put to a group's history, each with its kind. All are asked at the times of its own."""
     chance = random.Random(group)
     asked = {path.name: read_questions(path / QUERIES) for path in sets}
     own = asked[folder.name][group]
@@ -171,7 +171,7 @@ def questions_for(sets: Sequence[Path], folder: Path, group: str, most: int) -> 
 
 
 def row_of(it: Asked, of: str) -> Row:
-    """The rows learned from a question, of its `messages` or its `conversations`."""
+    """Return the rows learned from a question, of its `messages` or its `conversations`."""
     of_messages, of_conversations = signals_of(it.order, it.messages, it.conversations)
     signals, right = (of_messages, it.right_messages) if of == "messages" else (of_conversations, it.right_conversations)
     places = np.argsort(-signals.odds, kind="stable")
@@ -184,7 +184,7 @@ def row_of(it: Asked, of: str) -> Row:
 
 
 def learn(rows: Sequence[Row]) -> dict[str, float]:
-    """The weights of a logistic regression."""
+    """Return the weights of a logistic regression."""
     counts = Counter((row.asked.set, row.asked.kind) for row in rows)
     features, labels, weights = [], [], []
     for row in rows:
@@ -214,7 +214,7 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
-    """The weights with the base for the share of own questions that a way of searching has."""
+    """Return the weights with the base for the share of own questions that a way of searching has."""
     if way != "words":
         return weights
     before, now = SHARES[OWN] / (1 - SHARES[OWN]), OWN_BY_WORDS / (1 - OWN_BY_WORDS)
@@ -222,7 +222,7 @@ def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
 
 
 def report(title: str, rows: Sequence[Row], weights: dict[str, dict[str, float]]) -> None:
-    """Prints, for each set with its own weights, the trade-off and the reliability."""
+    """Print, for each set with its own weights, the trade-off and the reliability."""
     chances = [probabilities(row.signals, row.asked.words, weights[row.asked.set]) for row in rows]
     print(f"{title}: threshold {' '.join(f'{it:9.1f}' for it in THRESHOLDS)}")
     for name in sorted(weights):
@@ -288,7 +288,7 @@ def kept(keep: Path, folder: Path, sets: Sequence[Path], groups: int, most: int,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the tables, and the weights or writes them."""
+    """Print the tables, and print or write the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set to learn from")
     parser.add_argument("--measure", type=Path, action="append", default=[], metavar="DIR", help="a recall set to report on alone")

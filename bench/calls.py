@@ -27,12 +27,12 @@ class Measured:
         return self.calls / self.seconds
 
     def milliseconds(self, share: float) -> float:
-        """The time that this share of the calls stayed under."""
+        """Return the time that this share of the calls stayed under."""
         return self.times[min(len(self.times) - 1, int(share * len(self.times)))] * 1000
 
 
 def measure(target: str, method: str, requests: list[list[bytes]]) -> Measured:
-    """Runs one caller for each list of requests, one call after the other, all callers at once. Raises EOFError if a call fails."""
+    """Run one caller for each list of requests, one call after the other, all callers at once. Raises EOFError if a call fails."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_run, args=(theirs, target, method, requests))
     process.start()

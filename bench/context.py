@@ -108,7 +108,7 @@ def _first(target: str, name: str, question: str) -> float:
 
 
 def in_the_service(folder: Path, long: str, questions: list[str], calls: int) -> list[Figure]:
-    """Prints what the hot and the warm tier take without the wire, in short conversations and in a long one."""
+    """Print what the hot and the warm tier take without the wire, in short conversations and in a long one."""
     logs = FolderStore(folder)
     recovered = recover(logs, system_clock, unheard)
     space = Space(logs, recovered.index, system_clock)
@@ -143,7 +143,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000])
     parser.add_argument("--million", action="store_true", help="measures 1,000,000 messages too")

@@ -62,7 +62,7 @@ class Corpus:
     seed: int = 1
 
     def __iter__(self) -> Iterator[Made]:
-        """The conversations."""
+        """Return the conversations."""
         left, number = self.messages, 0
         while left > 0:
             made = self.conversation(number, left)
@@ -135,7 +135,7 @@ def _within(randomness: np.random.Generator, low: int, high: int, count: int) ->
 
 
 def write_through_api(target: str, corpus: Corpus) -> list[str]:
-    """Writes a corpus as a client does, a conversation an append. Returns the conversations' ids."""
+    """Write a corpus as a client does, a conversation an append. Returns the conversations' ids."""
     ids = []
     with grpc.insecure_channel(target) as channel:
         stub = ConversationServiceStub(channel)
@@ -150,12 +150,12 @@ def write_through_api(target: str, corpus: Corpus) -> list[str]:
 
 
 def write_transcripts(data_dir: Path, corpus: Corpus) -> list[str]:
-    """Writes a corpus as the transcripts of a data folder, for a server to index when it starts. Returns the ids."""
+    """Write a corpus as the transcripts of a data folder, for a server to index when it starts. Returns the ids."""
     return [write_conversation(data_dir, made) for made in corpus]
 
 
 def write_conversation(data_dir: Path, made: Made) -> str:
-    """Writes the transcript of one conversation. Returns its id."""
+    """Write the transcript of one conversation. Returns its id."""
     folder = FolderStore(data_dir / "default" / "conversations")
     folder.create()
     name = conversation_id(made.number)
@@ -164,7 +164,7 @@ def write_conversation(data_dir: Path, made: Made) -> str:
 
 
 def conversation_id(number: int) -> str:
-    """The id of a made-up conversation."""
+    """Return the id of a made-up conversation."""
     digits = ""
     for _ in range(25):
         number, digit = divmod(number, 32)
@@ -183,7 +183,7 @@ def _entries(name: str, made: Made) -> Iterator[Entry]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes a corpus and prints what it is like."""
+    """Write a corpus and print what it is like."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--data-dir", type=Path, help="an empty folder; a server that starts over it indexes the corpus")

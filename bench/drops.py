@@ -40,14 +40,14 @@ class Subscriber:
             self.resets += update.reset
 
     def close(self) -> None:
-        """Ends the watch."""
+        """End the watch."""
         self._client.close()
         self._thread.join(10)
         self.proxy.close()
 
 
 def soak(data: Path, seconds: float) -> None:
-    """Prints what was lost and what was repeated."""
+    """Print what was lost and what was repeated."""
     with recollect(data, "--log-level", "warning") as (target, _):
         subscribers = [Subscriber(target) for _ in range(_SUBSCRIBERS)]
         while any(len(it.seen) < 2 for it in subscribers):  # their snapshots are of nothing

@@ -67,7 +67,7 @@ def _run(module: str, arguments: list[str]) -> list[Figure]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The figures as one table in Markdown, its columns aligned."""
+    """Return the figures as one table in Markdown, its columns aligned."""
     head = ("benchmark", "figure", "seen", "baseline", "ratio", "goal")
     cells = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(head))]

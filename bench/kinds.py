@@ -39,7 +39,7 @@ _CHANCE = random.Random(7)
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a file."""
+    """Return the lines of a file."""
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
@@ -53,7 +53,7 @@ def ask(group: str, conversation: str, query: str, message: str) -> Line:
 
 
 def bare(conversation: Line, messages: list[Line]) -> Line:
-    """The conversation with other messages, and without its abbreviation."""
+    """Return the conversation with other messages, and without its abbreviation."""
     return {name: value for name, value in conversation.items() if name != "abbreviation"} | {"messages": messages}
 
 
@@ -110,7 +110,7 @@ def chat(people: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
 
 
 def merged(people: list[Line], queries: list[Line]) -> tuple[list[Line], list[Line]]:
-    """The conversations of the kind, and its questions."""
+    """Return the conversations of the kind, and its questions."""
     place: dict[str, str] = {}
     made: list[Line] = []
     for it in people:
@@ -185,7 +185,7 @@ def docs() -> Iterator[tuple[Line, list[Line]]]:
 
 
 def write(folder: Path, lines: list[Line], queries: list[Line]) -> None:
-    """Writes a set."""
+    """Write a set."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((recall_sets.FILE, lines), (QUERIES, queries)):
         (folder / name).write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
@@ -193,7 +193,7 @@ def write(folder: Path, lines: list[Line], queries: list[Line]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes every kind."""
+    """Write every kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("chat", "agent", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="DIR")

@@ -62,7 +62,7 @@ class Row:
 
 
 def without_vectors(it: Labelled) -> Labelled:
-    """The same question as it is when nothing is known by meaning."""
+    """Return the same question as it is when nothing is known by meaning."""
     no_messages, no_conversations = np.full(len(it.messages.time), np.nan), np.full(len(it.conversations.begin), np.nan)
     messages = replace(
         it.messages,
@@ -78,7 +78,7 @@ def without_vectors(it: Labelled) -> Labelled:
 
 
 def without_notes(it: Labelled) -> Labelled:
-    """The same question where no conversation has an abbreviation."""
+    """Return the same question where no conversation has an abbreviation."""
     legs: ConversationLegs = replace(it.conversations, abbreviation=np.full(len(it.conversations.begin), np.nan))
     return replace(it, conversations=legs)
 
@@ -105,7 +105,7 @@ def conversation_row(it: Labelled, weight: float, of_messages: Weights) -> Row:
 
 
 def learn(rows: Sequence[Row], gates: Sequence[str], most: int | None = None) -> Weights:
-    """The weights that make the right candidates the likeliest. `most`: only so many of each question's candidates are seen."""
+    """Return the weights that make the right candidates the likeliest. `most` bounds the candidates of each question."""
     rows = [row for row in rows if row.right.any()]
     chosen = [_seen(row, most) for row in rows]
     features = np.concatenate([row.features[at] for row, at in zip(rows, chosen, strict=True)]).astype(np.float32)
@@ -149,7 +149,7 @@ def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
 
 
 def found_by(rows: Sequence[Row], weights: Weights) -> tuple[float, float]:
-    """The mean share of the gold among the first ten, and the share of questions with any there; in percent."""
+    """Return the mean share of the gold among the first ten, and the share of questions with any there; in percent."""
     shares: list[float] = []
     anys: list[bool] = []
     for row in rows:
@@ -163,13 +163,13 @@ def found_by(rows: Sequence[Row], weights: Weights) -> tuple[float, float]:
 
 
 def folds(rows: Sequence[Row]) -> list[set[str]]:
-    """Groups that are left out together: a history, and whatever was made from it."""
+    """Group that are left out together: a history, and whatever was made from it."""
     names = sorted({part for row in rows for part in row.group.split("+")})
     return [set(names[at::5]) for at in range(5)]
 
 
 def report(title: str, rows: Sequence[Row], kinds: Sequence[str], train: Callable[[Sequence[Row]], Weights], at: int) -> None:
-    """Prints what weights find on each kind: learned on all, group by group left out, on the kind alone, on all but the kind."""
+    """Print what weights find on each kind: learned on all, group by group left out, on the kind alone, on all but the kind."""
     own = {kind: [row for row in rows if row.kind == kind] for kind in kinds}
     clear = {kind: [row for row in own[kind] if not row.gates["blind"]] for kind in kinds}
 
@@ -192,7 +192,7 @@ def report(title: str, rows: Sequence[Row], kinds: Sequence[str], train: Callabl
 
 
 def table(name: str, says: str, weights: Weights) -> str:
-    """The weights as Python."""
+    """Return the weights as Python."""
     lines = [
         f'    "{feature}": {{' + ", ".join(f'"{gate}": {value:.3g}' for gate, value in of.items()) + "},"
         for feature, of in weights.items()
@@ -217,7 +217,7 @@ def kept(folder: Path, sets: Sequence[Path]) -> list[Labelled]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the tables, and the weights or writes them."""
+    """Print the tables, and print or write the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, action="append", required=True, metavar="DIR", help="a recall set")
     parser.add_argument("--kinds", type=Path, metavar="DIR", help="a folder of sets of other kinds")

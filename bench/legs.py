@@ -59,12 +59,12 @@ class RememberedVectors:
         return np.stack([self._known[key] for key in keys])
 
     def save(self) -> None:
-        """Writes the file."""
+        """Write the file."""
         self._path.write_bytes(pickle.dumps(self._known))
 
 
 def collect(kind: str, plans: list[Plan], questions: list[Question], vectors: RememberedVectors) -> list[Labelled]:
-    """Puts a group's questions to a server of its own in this process."""
+    """Put a group's questions to a server of its own in this process."""
     gathered: list[Candidates] = []
     put: list[Put] = []
     gather, fuse = candidates.gather, fusion.fuse

@@ -29,7 +29,7 @@ def write(data: Path, turns: Sequence[int]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, nargs="+", default=[10, 1_000, 100_000])
     parser.add_argument("--calls", type=int, default=2000)

@@ -44,7 +44,7 @@ def latency(client: Client, rounds: int) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=2000)

@@ -41,7 +41,7 @@ Pack = Callable[[Question, int], set[str]]
 
 
 def within(budget: int, messages: Iterable[tuple[str, str]], *, skip: bool) -> set[str]:
-    """The first of the messages that fit; with `skip` those behind one that is too long too."""
+    """Return the first of the messages that fit; with `skip` those behind one that is too long too."""
     packed: set[str] = set()
     for name, text in messages:
         tokens = max(1, estimate_tokens(text))
@@ -107,7 +107,7 @@ class Group:
 
 
 def quality(folder: Path, groups: Sequence[str], budgets: Sequence[int], flags: dict[str, str]) -> dict[tuple[str, int], float]:
-    """Prints, and returns in percent, the share of questions of whose gold messages any is packed, by packer and budget."""
+    """Print, and return in percent, the share of questions of whose gold messages any is packed, by packer and budget."""
     plans = read_conversations(folder / recall_sets.FILE, abbreviations=False)
     questions = read_questions(folder / QUERIES)
     any_of: dict[tuple[str, int], list[float]] = defaultdict(list)

@@ -12,11 +12,11 @@ class PlainFts5:
         self._db.execute("CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, time UNINDEXED, text, tokenize='porter unicode61')")
 
     def add(self, name: str, time: int, text: str) -> None:
-        """Adds a text, said at this time in milliseconds."""
+        """Add a text, said at this time in milliseconds."""
         self._db.execute("INSERT INTO texts VALUES(?, ?, ?)", (name, time, text))
 
     def best(self, query: str, limit: int, end: int | None) -> list[str]:
-        """The names of the texts that fit best and were said before `end`."""
+        """Return the names of the texts that fit best and were said before `end`."""
         rows = self._db.execute(
             "SELECT id FROM texts WHERE texts MATCH ? AND (? IS NULL OR time < ?) ORDER BY rank LIMIT ?",
             (or_query(self._db, query), end, end, limit),
@@ -25,7 +25,7 @@ class PlainFts5:
 
 
 def or_query(db: apsw.Connection, query: str) -> str:
-    """The words of a query that are no stop words, each once, as FTS5 reads them; all of them if there are no others."""
+    """Return the words of a query that are no stop words, each once, as FTS5 reads them; all of them if there are no others."""
     tokens = db.fts5_tokenizer("unicode61", [])(query.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
     words = list(dict.fromkeys(str(word) for token in tokens for word in token))
     return " OR ".join(f'"{word}"' for word in [word for word in words if word not in STOP_WORDS] or words)

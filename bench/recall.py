@@ -75,7 +75,7 @@ class Tally:
     messages: list[list[float]] = field(default_factory=list)
 
     def add(self, question: Question, found: Found) -> None:
-        """Counts an answer. What has no gold is left out."""
+        """Count an answer. What has no gold is left out."""
         if question.gold_conversations:
             self.conversations.append(figures(found.conversations, question.gold_conversations))
         if question.gold_messages:
@@ -83,18 +83,18 @@ class Tally:
 
 
 def figures(found: list[str], gold: list[str]) -> list[float]:
-    """The share of the gold among the first so many found, and whether there is any, for each depth; in percent."""
+    """Return the share of the gold among the first so many found, and whether there is any, for each depth; in percent."""
     hits = [len(set(gold) & set(found[:depth])) for depth in DEPTHS]
     return [100 * n / len(set(gold)) for n in hits] + [100.0 * (n > 0) for n in hits]
 
 
 def means(rows: list[list[float]]) -> dict[str, float]:
-    """The mean of each figure over the questions."""
+    """Return the mean of each figure over the questions."""
     return {name: round(statistics.fmean(row[i] for row in rows), 2) if rows else 0.0 for i, name in enumerate(FIGURES)}
 
 
 def read_questions(path: Path) -> dict[str, list[Question]]:
-    """The questions of a set by group."""
+    """Return the questions of a set by group."""
     groups: dict[str, list[Question]] = defaultdict(list)
     names = Question.__dataclass_fields__
     for line in path.read_bytes().splitlines():
@@ -105,7 +105,7 @@ def read_questions(path: Path) -> dict[str, list[Question]]:
 
 
 def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Plan]]:
-    """The conversations of a set by group, as the command `import` reads them."""
+    """Return the conversations of a set by group, as the command `import` reads them."""
     groups: dict[str, list[Plan]] = defaultdict(list)
     for plan in recall_sets.read(path, recall_sets.SetOptions(abbreviations=abbreviations)):
         assert isinstance(plan, Plan), f"the set is damaged: {plan}"
@@ -114,7 +114,7 @@ def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Pla
 
 
 def whole(ask: Callable[[], Answer]) -> Answer:
-    """The answer, once nothing is missing in it: notes are taken and embedded while questions are asked."""
+    """Return the answer, once nothing is missing in it: notes are taken and embedded while questions are asked."""
     end = time.monotonic() + _PATIENCE
     while (answer := ask()).degraded:
         assert time.monotonic() < end, answer.degraded
@@ -159,7 +159,7 @@ class Service:
                     calls.record_abbreviation(conversation, step.fields["text"])
 
     def ask(self, question: Question) -> Found:
-        """The answer of Search."""
+        """Return the answer of Search."""
         asked = datetime.fromisoformat(question.asked_at) if question.asked_at else None
         within = DateRange(end=asked) if asked else None
         answer = whole(lambda: self._client.recall.search(question.query, limit=max(DEPTHS), date_range=within))
@@ -206,7 +206,7 @@ def messages_of(plan: Plan) -> list[tuple[str, int, Message]]:
 
 
 def plain_fts5(plans: list[Plan]) -> Ask:
-    """The baseline: one row for every conversation with all its text, and one for every message."""
+    """Return the baseline: one row for every conversation with all its text, and one for every message."""
     conversations, messages = PlainFts5(), PlainFts5()
     for plan in plans:
         said = [(name, time_, f"{it.sender}: {it.content}" if it.sender else it.content) for name, time_, it in messages_of(plan)]
@@ -235,14 +235,14 @@ def line_of(question: Question, found: Found) -> dict[str, Any]:
 
 
 def report(title: str, ours: Tally, plain: Tally) -> None:
-    """Prints both sides' figures."""
+    """Print both sides' figures."""
     for kind in ("conversations", "messages"):
         for name, tally in (("recollect", ours), ("plain fts5", plain)):
             report_side(title, name, tally, kind)
 
 
 def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:
-    """Prints the figures of one side: of one kind, or of both."""
+    """Print the figures of one side: of one kind, or of both."""
     for each in (kind,) if kind else ("conversations", "messages"):
         rows: list[list[float]] = getattr(tally, each)
         shown = " ".join(f"{value:9.1f}" for value in means(rows).values())
@@ -250,7 +250,7 @@ def report_side(title: str, name: str, tally: Tally, kind: str = "") -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures and writes the files that are asked for."""
+    """Print the figures and write the files that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--set", type=Path, required=True, metavar="DIR", help="a folder with conversations.jsonl and queries.jsonl"

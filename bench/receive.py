@@ -57,7 +57,7 @@ def deliveries(target: str, channel: str, callers: int, calls: int, run: int) ->
 
 
 def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
-    """Prints the rate of Receive beside that of AppendTurn on the same server."""
+    """Print the rate of Receive beside that of AppendTurn on the same server."""
     runs = itertools.count()
     seen = []
     with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data", "--embedder", "off") as (target, _):
@@ -83,7 +83,7 @@ def against_append(rounds: int, calls: int, callers: int) -> list[Figure]:
 
 
 def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
-    """Puts in so many contacts with a pinned conversation each, and threads that share so many Message-IDs."""
+    """Put in so many contacts with a pinned conversation each, and threads that share so many Message-IDs."""
     columns = (
         "id, channel, create_time, update_time, title, opening, topics, participants, turn_count, message_count, manually_named,"
         " pinned, model, contact, group_id, thread_id, subject, usage_input, usage_output, cost_total, text_bytes,"
@@ -111,12 +111,12 @@ def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
 
 
 def name(mail: int) -> str:
-    """The Message-ID of a mail."""
+    """Return the Message-ID of a mail."""
     return f"{mail}.{mail % 97}@mail.example.org"
 
 
 def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> Figure:
-    """Prints how long so many look-ups took, each of which must find what it is for."""
+    """Print how long so many look-ups took, each of which must find what it is for."""
     randomness = random.Random(2)
     times = []
     for _ in range(calls):
@@ -133,7 +133,7 @@ def look_up(what: str, calls: int, ask: Callable[[int], bool]) -> Figure:
 
 
 def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]:
-    """Prints how long a look-up takes, in process, on an index filled with so much."""
+    """Print how long a look-up takes, in process, on an index filled with so much."""
     with tempfile.TemporaryDirectory() as folder:
         index = Index(Path(folder))
         try:
@@ -166,7 +166,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=3000)

@@ -41,7 +41,7 @@ _GOALS = {(100_000, True): (15, 60), (100_000, False): (35, 100), (1_000_000, Fa
 
 
 def plain(index: Path, questions: list[str]) -> Measured:
-    """The best messages by FTS5 alone, from the index's file."""
+    """Return the best messages by FTS5 alone, from the index's file."""
     connection = apsw.Connection(str(index), flags=apsw.SQLITE_OPEN_READONLY)
     times = []
     for question in questions:
@@ -54,7 +54,7 @@ def plain(index: Path, questions: list[str]) -> Measured:
 
 
 def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
-    """Prints what the legs by meaning take in this process, the question's embedding apart, beside the plain scan."""
+    """Print what the legs by meaning take in this process, the question's embedding apart, beside the plain scan."""
     embedder = model()
     matrix, floats = matrix_of(folder)
     embedding, ours, plain_scan, kept = [], [], [], []
@@ -172,7 +172,7 @@ def dialogue(folder: Path, labelled: Path, count: int, rounds: int) -> list[Figu
 
 
 def until_whole(target: str) -> float:
-    """Waits until no leg is missing. Returns how many seconds."""
+    """Wait until no leg is missing. Returns how many seconds."""
     began = time.perf_counter()
     with Client(target) as client:
         while client.recall.search("anything").degraded:
@@ -181,7 +181,7 @@ def until_whole(target: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--questions", type=int, default=200)

@@ -45,7 +45,7 @@ def fanout() -> Iterator[tuple[str, Popen[str]]]:
 
 
 def embedded(data_dir: Path) -> None:
-    """Waits until the server over a folder has embedded everything that is indexed."""
+    """Wait until the server over a folder has embedded everything that is indexed."""
     folder = data_dir / "default" / "conversations"
     while True:
         time.sleep(0.2)  # the index takes in what was acknowledged within less
@@ -67,7 +67,7 @@ def _until_stopped(server: Popen[str]) -> Iterator[tuple[str, Popen[str]]]:
 
 
 def resident_bytes(process: Popen[str]) -> int:
-    """The memory that a process has now, in bytes."""
+    """Return the memory that a process has now, in bytes."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

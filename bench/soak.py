@@ -29,7 +29,7 @@ _PARTS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints memory and open files as the appends go on; then whether every message is there."""
+    """Print memory and open files as the appends go on; then whether every message is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--appends", type=int, default=200_000)
     parser.add_argument("--conversations", type=int, default=5000)
@@ -75,7 +75,7 @@ def _counts(stub: ConversationServiceStub, ids: list[str]) -> Iterator[int]:
 
 
 def _print(appends: int, rate: float, server: "subprocess.Popen[str]") -> tuple[float, int]:
-    """Prints a line; the memory in MiB and the open files."""
+    """Print a line; the memory in MiB and the open files."""
     files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
     memory = resident_bytes(server) / (1 << 20)
     print(f"{appends:>8} {rate:>9.0f} {memory:>5.0f} MiB {files:>6}", flush=True)

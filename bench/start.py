@@ -32,7 +32,7 @@ class Started:
 
 
 def start(data: Path) -> Started:
-    """Starts a server, asks it once and stops it."""
+    """Start a server, ask it once and stop it."""
     began = time.perf_counter()
     with recollect(data) as (target, _), grpc.insecure_channel(target) as channel:
         listens = time.perf_counter() - began
@@ -41,7 +41,7 @@ def start(data: Path) -> Started:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=20_000)
     parser.add_argument("--per-conversation", type=int, default=20)

@@ -32,7 +32,7 @@ _STUCK = 20
 
 
 def at(times: Sequence[float], share: float) -> float:
-    """The time, in milliseconds, that this share of the times stayed under."""
+    """Return the time, in milliseconds, that this share of the times stayed under."""
     ordered = sorted(times)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
 
@@ -66,7 +66,7 @@ class Service:
         return self.stub.AppendTurn(api.AppendTurnRequest(conversation_id=self.conversation, messages=[message]))
 
     def update(self) -> bytes:
-        """The element that such an append makes."""
+        """Return the element that such an append makes."""
         call = self.stub.StreamUpdates(api.StreamUpdatesRequest(cursor=self.append().cursor))
         self.append()
         element = next(it for it in call if it.update.WhichOneof("kind") == "conversation_updated")
@@ -109,7 +109,7 @@ def latency(service: Service, target: str, plain: str, streams: int, events: int
 
 
 def stuck(service: Service, target: str, streams: int, events: int) -> list[Figure]:
-    """The same while twenty others do not read what they are sent, until the server cancels them."""
+    """Return the same while twenty others do not read what they are sent, until the server cancels them."""
     ask = api.StreamUpdatesRequest(cursor=service.append().cursor, conversation_ids=[service.conversation]).SerializeToString()
     with watchers(target, WATCH, ask, streams) as them:
         them.heard(streams)
@@ -138,7 +138,7 @@ def stuck(service: Service, target: str, streams: int, events: int) -> list[Figu
 
 
 def rate(service: Service, target: str, streams: int, rounds: int, calls: int) -> list[Figure]:
-    """The append rate with subscribers of everything, against that with none; each has everything in the end."""
+    """Return the append rate with subscribers of everything, against that with none; each has everything in the end."""
     alone: list[float] = []
     watched: list[float] = []
     behind: list[float] = []
@@ -239,7 +239,7 @@ def _subscribe(service: Service, target: str, server: subprocess.Popen[str], str
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--few", type=int, default=50)
     parser.add_argument("--many", type=int, default=2000)

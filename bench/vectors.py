@@ -21,7 +21,7 @@ _PART = 20_000
 
 
 def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
-    """Writes a vector for every message that is indexed in a folder whose server is stopped."""
+    """Write a vector for every message that is indexed in a folder whose server is stopped."""
     centres = embedder.embed(questions)
     index = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
     epoch = str(index.execute("SELECT value FROM identity WHERE name = 'epoch'").get)
@@ -54,7 +54,7 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
 
 
 def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
-    """The copy that a search reads, and all its vectors as floats of length 1 for the plain scan."""
+    """Return the copy that a search reads, and all its vectors as floats of length 1 for the plain scan."""
     store = VectorStore(folder)
     served = store.served()
     assert served is not None
@@ -76,5 +76,5 @@ def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:
 
 
 def model() -> Embedder:
-    """The model that comes with the server."""
+    """Return the model that comes with the server."""
     return Embedder(look(shipped()))

@@ -34,7 +34,7 @@ class Watchers:
         self._pipe = pipe
 
     def heard(self, elements: int, seconds: float = 60.0) -> Heard:
-        """Waits for so many elements in all, and says what came. Fewer, if that takes too long."""
+        """Wait for so many elements in all, and return those that came. Fewer, if that takes too long."""
         self._pipe.send((elements, seconds))
         answer = self._pipe.recv()
         assert isinstance(answer, Heard)

@@ -13,7 +13,7 @@ from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, T
 
 
 def main(target: str) -> None:
-    """Runs the tour against the server at `target`."""
+    """Run the tour against the server at `target`."""
     with Client(target) as client:
         conversation = client.conversations.create("web", participants=["alex"])
         print(f"Created   {conversation.id} on {conversation.channel}")
