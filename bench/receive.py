@@ -20,7 +20,7 @@ from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.domain.routing import Place, mail_number
-from recollect_server.services.space.index_lag import IndexLag
+from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.index import Index
 from ulid import ULID
@@ -140,7 +140,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
             fill(index, contacts, threads, mails)
             index.close()
             index = Index(Path(folder))  # it knows from here on which Message-IDs it has
-            routes = Routes(IndexLag(), lambda _: True, lambda _: False)
+            routes = Routes(Overlay(), lambda _: True, lambda _: False)
             size = sum(it.stat().st_size for it in Path(folder).iterdir()) >> 20
             print(f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB")
 

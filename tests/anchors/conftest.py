@@ -7,9 +7,9 @@ from recollect.v1.anchor_pb2 import Anchor, AnchorSource
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.logs.record import Entry, encode
 
-from tests.cli.conftest import _logs_apart
 from tests.conftest import RunningServer
 from tests.server.conftest import Service, connect, service, transcript
+from tests.server_cli.conftest import _logs_apart
 
 __all__ = ["_logs_apart", "connect", "service"]
 

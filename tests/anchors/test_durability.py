@@ -5,10 +5,10 @@ from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import forget_anchor, found, set_anchor, values
-from tests.cli.conftest import on, run
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
 from tests.server.conftest import Connect, Service, delete_index, failure_of
+from tests.server_cli.conftest import on, run
 
 
 def test_anchors_survive_a_restart_a_lost_index_and_a_compression(

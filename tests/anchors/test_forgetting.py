@@ -8,9 +8,9 @@ from recollect_server.domain.conversation import AnchorForgotten
 from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
-from tests.cli.conftest import on
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, delete_index, failure_of, files_with, transcript
+from tests.server_cli.conftest import on
 
 KEEP, DELETE = conversation_api.ANCHOR_DISPOSITION_KEEP, conversation_api.ANCHOR_DISPOSITION_DELETE
 

@@ -7,9 +7,9 @@ from recollect.v1.external_communication_service_pb2_grpc import ExternalCommuni
 from recollect_server.domain.addresses import display_name, name_in
 
 from tests.channels.conftest import STRANGER, Post, Reach, here, home
-from tests.cli.conftest import run
 from tests.conftest import Start
 from tests.server.conftest import Service, agent, delete_index, user
+from tests.server_cli.conftest import run
 
 
 def outside(post: Post) -> ExternalCommunicationServiceStub:

@@ -12,8 +12,8 @@ import pytest
 from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
-from recollect_server.services.space import routes
-from recollect_server.services.space.index_lag import IndexLag
+from recollect_server.services.space import overlay
+from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
@@ -35,7 +35,7 @@ Reach = Callable[[RunningServer], Post]
 @pytest.fixture(autouse=True)
 def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the index has taken in is asked of it."""
-    monkeypatch.setattr(routes, "_PRUNE", 0)
+    monkeypatch.setattr(overlay, "_PRUNE", 0)
 
 
 class Asked(Index):
@@ -68,7 +68,7 @@ def index(tmp_path: Path) -> Iterator[Asked]:
 @pytest.fixture
 def known() -> Routes:
     """Routes where every conversation is there, and pinned."""
-    return Routes(IndexLag(), lambda _: True, lambda _: True)
+    return Routes(Overlay(), lambda _: True, lambda _: True)
 
 
 def say(index: Index, known: Routes | None, *names: int) -> str:

@@ -7,8 +7,8 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.message import Message, Role, ToolCall
 
-from tests.cli.conftest import _logs_apart
 from tests.server.conftest import Service, connect, service
+from tests.server_cli.conftest import _logs_apart
 
 __all__ = ["_logs_apart", "connect", "service"]
 

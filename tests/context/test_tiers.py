@@ -10,10 +10,10 @@ from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.tiers import Transition
 
-from tests.cli.conftest import on
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import COLD, HOT, WARM, built, candidate
 from tests.server.conftest import Connect, Service, delete_index, failure_of, moment, user
+from tests.server_cli.conftest import on
 from tests.waiting import until
 
 MINUTE = 60_000

@@ -7,10 +7,10 @@ from recollect.v1.channel_pb2 import EmailOrigin, ReceivedExternal, WhatsappOrig
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.external_communication_pb2 import ExternalCommunication
 
-from tests.cli.conftest import run
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
 from tests.server.conftest import Service, delete_index, failure_of, refused
+from tests.server_cli.conftest import run
 
 TEXT = "Thank you, your message has arrived."
 

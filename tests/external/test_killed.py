@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import run
 from tests.conftest import Start
 from tests.external.conftest import Meet
 from tests.programs import ran
+from tests.server_cli.conftest import run
 
 # Three strangers write in turn: the first message of each makes a transcript, the others are added to it.
 DELIVERED = [(f"party-{number % 3}", f"wamid-{number}", f"Message {number}") for number in range(9)]

@@ -11,10 +11,10 @@ from recollect_server.storage.index.channel_tables import contact_names
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.migrations import MIGRATIONS
 
-from tests.cli.conftest import run
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
 from tests.server.conftest import Service, delete_index, moment, refused, user
+from tests.server_cli.conftest import run
 
 DAY = 86_400_000
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.cli.conftest import run
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, Meet, Outside, answers, folder_of, transcript
+from tests.server_cli.conftest import run
 
 
 def two_parties(outside: Outside) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.storage.logs.reader import scan
 
@@ -157,7 +158,7 @@ def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(service: Servic
 
 
 def test_holding_counts_what_it_has_and_forgets_what_is_gone(service: Service, disk: Disk) -> None:
-    assert (PendingWrites().messages, PendingWrites().bytes) == (0, 0)
+    assert (PendingWrites(Overlay()).messages, PendingWrites(Overlay()).bytes) == (0, 0)
     conversation_id = service.told("one")
     disk.refuse("pwrite")
     assert code_of(lambda: service.append(conversation_id, user("two"), request_id="r1")) == "UNAVAILABLE"

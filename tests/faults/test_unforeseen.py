@@ -12,9 +12,9 @@ from recollect_server.inference.embedder import Embedder, Piece, Vectors
 from recollect_server.inference.extractive import Extractive
 from recollect_server.jobs.loop import Loop
 
-from tests.cli.conftest import run
 from tests.conftest import MovableClock, Start
 from tests.server.conftest import Connect, connect
+from tests.server_cli.conftest import run
 from tests.waiting import until, until_embedded
 
 __all__ = ["connect"]

@@ -6,12 +6,18 @@ from typing import Any, cast
 import numpy as np
 from recollect_server.services.recall.sections import LONG, by_sections
 from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.ranking import Postings
 
 from tests.fusion.conftest import made
 
 
 class Halves:
     """An index whose one conversation was quiet before its line 4."""
+
+    @property
+    def search(self) -> "Halves":
+        """Return the part that is asked."""
+        return self
 
     def sections(self, _number: int) -> tuple[Any, Any, Any]:
         """Return the first lines, the times and the bytes of both sections."""
@@ -25,7 +31,8 @@ class Halves:
 def test_neighbours_count_only_within_a_section() -> None:
     messages, above = made(1)  # the lines 2 to 5
     messages = replace(messages, keyword_before=np.ones((2, 4)), keyword_after=np.ones((2, 4)), asked=np.ones(4))
-    split = by_sections(cast(Any, Halves()), [], [], [Outline(0, "conv", 0, LONG + 1)], messages, above)
+    none = Postings(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    split = by_sections(cast(Any, Halves()), none, none.counts(), [Outline(0, "conv", 0, LONG + 1)], messages, above)
     assert split is not None
     legs, _ = split
     assert legs.sequence.tolist() == [2, 3, 2, 3]

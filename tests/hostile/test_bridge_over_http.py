@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.bridge.conftest import environment
+from tests.mcp.conftest import environment
 from tests.programs import BRIDGE, Forked
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from recollect.cli.group import commands as client_commands
 from recollect_server.cli import commands as server_commands
 from recollect_server.settings import Settings
 
-from tests.command_line.conftest import Inside, inside
+from tests.client_cli.conftest import Inside, inside
 from tests.conftest import RunningServer
 
 __all__ = ["inside"]

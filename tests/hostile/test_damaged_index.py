@@ -15,9 +15,9 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
 
-from tests.cli.conftest import on
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
+from tests.server_cli.conftest import on
 from tests.waiting import until
 
 Damage = Callable[[Path], None]

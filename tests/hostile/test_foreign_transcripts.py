@@ -12,10 +12,10 @@ from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 
-from tests.cli.conftest import on
-from tests.command_line.conftest import Recollect
+from tests.client_cli.conftest import Recollect
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Service, agent, delete_index, user
+from tests.server_cli.conftest import on
 
 VALUES: list[Any] = [
     None, True, 0, -1, 7, 1 << 31, 1 << 63, 10**400, 1.5, 1e308, "", "x", "web", "Not A Channel", "conv-01HQ0000000000000000000000",

@@ -12,9 +12,9 @@ from click.testing import Result
 from recollect import Client, Message
 from recollect_server.app import LOCK
 
-from tests.cli.conftest import on, run
-from tests.command_line.conftest import Recollect
+from tests.client_cli.conftest import Recollect
 from tests.conftest import LOOPBACK, RunningServer, Start
+from tests.server_cli.conftest import on, run
 
 TIMEOUT = 30  # seconds that a command may take; one that waits for a pipe's other end takes for ever
 

@@ -15,8 +15,8 @@ from recollect.v1.external_communication_service_pb2_grpc import ExternalCommuni
 from recollect.v1.message_pb2 import ROLE_USER
 from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 
-from tests.cli.conftest import run
 from tests.conftest import Start
+from tests.server_cli.conftest import run
 
 PIECES = [
     "\n", "\r\n", "\u2028", "\u2029", "\x85", "\x1b[2J", "\u202e", "\u2066", "\ufffe", "\t", '"', "'", "<", ">", "&", "]]>", "\\",

@@ -7,10 +7,10 @@ import pytest
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, shipped
 from recollect_server.storage.index.notes import note_state_of
 
-from tests.cli.conftest import run
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
 from tests.server.conftest import Connect, agent, transcript, user
+from tests.server_cli.conftest import run
 from tests.waiting import until
 
 REFUSED = wrote(NOTES, stop_reason="refusal", content=[])

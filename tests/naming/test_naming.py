@@ -3,11 +3,11 @@
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
 
-from tests.cli.conftest import run
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
 from tests.server.conftest import Connect, Service, agent, code_of, delete_index, failure_of, moment, user
+from tests.server_cli.conftest import run
 from tests.waiting import until
 
 

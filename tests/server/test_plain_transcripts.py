@@ -9,9 +9,9 @@ from recollect_server.storage.logs.lines import line_of
 from recollect_server.storage.logs.reader import scan
 from structlog.testing import capture_logs
 
-from tests.cli.conftest import on
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, transcript, user
+from tests.server_cli.conftest import on
 
 NAME = "conv-01HQ0000000000000000000000"
 META = {"type": "meta", "id": NAME, "channel": "web", "created": "2024-05-01T10:00:00Z", "participants": ["alex"]}

@@ -35,9 +35,7 @@ _RANKED = 200  # messages, best first, that turns are made of
 _POOL = 1.1
 """Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit where a longer one does not."""
 _FURTHER = 0.5
-"""Share of an excerpt's tokens that the messages of all turns but the best one have. With long answers more turns then fit: at
-2,000 tokens any gold is recalled for 32 % instead of 22 % of RealMem's questions about one long conversation, and 49 instead
-of 41 % of BEAM's (by words; `bench/dialogue.py`)."""
+"""Share of an excerpt's tokens that the messages of all turns but the best one have: with long answers more turns then fit."""
 _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or what became of it."""
 _LEAST_EXCERPT = 20  # tokens

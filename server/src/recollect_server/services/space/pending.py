@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from recollect_server.domain.message import Message
+from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.state import ConversationState, RequestKey
+from recollect_server.storage.index.requests import KnownRequest
 
 log = structlog.get_logger("recollect.pending")
 
@@ -51,22 +53,19 @@ class Stuck:
 class PendingWrites:
     """The pending writes of a space. Methods about one conversation are called under its lock."""
 
-    def __init__(self, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, overlay: Overlay, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
+        """Make the requests of what is pending known to the overlay."""
+        self._overlay = overlay
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._stuck: dict[str, Stuck] = {}
-        self._guard = threading.Lock()  # guards the totals and the requests; only arithmetic happens under it
-        self._requests: dict[str, tuple[RequestKey, str]] = {}
+        self._guard = threading.Lock()  # guards the totals; only arithmetic happens under it
         self.messages = 0
         self.bytes = 0
 
     def of(self, conversation_id: str) -> Stuck | None:
         """Return a conversation that is stuck, or None."""
         return self._stuck.get(conversation_id)
-
-    def request(self, request_id: str) -> tuple[RequestKey, str] | None:
-        """Return a request whose messages are pending, with its conversation; or None."""
-        return self._requests.get(request_id)
 
     def all(self) -> list[Stuck]:
         """Return every conversation that is stuck."""
@@ -114,6 +113,6 @@ class PendingWrites:
         self.messages += sign * len(batch.messages)
         self.bytes += sign * batch.size
         if batch.request and sign > 0:
-            self._requests[batch.request.id] = (batch.request, conversation_id)
+            self._overlay.add_pending(KnownRequest(batch.request.id, batch.request.hash, conversation_id))
         elif batch.request:
-            self._requests.pop(batch.request.id, None)
+            self._overlay.drop_pending(batch.request.id)

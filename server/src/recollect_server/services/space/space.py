@@ -32,9 +32,9 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Receipt, finish_delete, settle_anchors
 from recollect_server.services.space.events import Appended, CursorsLost, Deleted, IndexReplaced, Reloaded, Subscribers
-from recollect_server.services.space.index_lag import IndexLag
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import IndexAhead, Logs, entries_of
+from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.requests import Replays, request_among
 from recollect_server.services.space.routes import Routes
@@ -100,13 +100,13 @@ class Space:
         self._locks = Locks(lock_order)
         self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
-        self._pending = PendingWrites()
-        self._lag = IndexLag()
+        self._overlay = Overlay()
+        self._pending = PendingWrites(self._overlay)
         self._suspects = Suspects()
         self._suspects.begin(unverified, "the index was not closed, and is being compared with the transcripts")
         self._recent_requests = RecentRequests()
         self._replays = Replays(self._transcripts)
-        self._routes = Routes(self._lag, logs.has, self._is_pinned)
+        self._routes = Routes(self._overlay, logs.has, self._is_pinned)
         self._deletes: dict[str, threading.Event] = {}  # under way; set at their end, changed under the locks
         self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
         self._states: OrderedDict[str, ConversationState] = OrderedDict()
@@ -168,7 +168,7 @@ class Space:
 
         Call it after the index was asked. Hold no conversation's lock.
         """
-        if not self._lag.has(conversation.id):
+        if not self._overlay.is_lagging(conversation.id):
             return conversation
         with suppress(ConversationNotFound, StorageUnavailable):
             return self.read(conversation.id).conversation
@@ -215,7 +215,7 @@ class Space:
             return None
         if known.hash != request.hash:
             raise RequestIdReused(request.id)
-        if self._pending.request(request.id):
+        if self._overlay.pending(request.id):
             raise StorageUnavailable("the transcript cannot be written yet. The messages are held: repeat with the same request_id")
         return known
 
@@ -225,8 +225,8 @@ class Space:
 
     def flush_request(self, request_id: str) -> None:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's lock."""
-        if pending := self._pending.request(request_id):
-            with self.writing(pending[1]):
+        if pending := self._overlay.pending(request_id):
+            with self.writing(pending.conversation_id):
                 pass
 
     def replay(self, known: KnownRequest, state: ConversationState | None) -> tuple[list[Message], Conversation]:
@@ -255,13 +255,11 @@ class Space:
 
         Raises IndexUnavailable if that cannot be told.
         """
-        if pending := self._pending.request(request_id):
-            return KnownRequest(request_id, pending[0].hash, pending[1])
-        if known := self._lag.request(request_id) or self._index.requests.find(request_id):
+        if known := self._overlay.request(request_id) or self._index.requests.find(request_id):
             return known
         if anchor := self.anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
-        if known := self._lag.request(request_id):  # the index may have refused its lines only now, before it answered
+        if known := self._overlay.request(request_id):  # the index may have refused its lines only now, before it answered
             return known
         return self._recent_request(request_id, conversation_id) if conversation_id else None
 
@@ -270,7 +268,7 @@ class Space:
             state = self._state(conversation_id)
             self._recent_requests.read(self.logs, conversation_id, Position(state.lines, state.size))
         known = self._recent_requests.find(conversation_id, request_id)
-        if known and not self._lag.has(conversation_id):
+        if known and not self._overlay.is_lagging(conversation_id):
             self.distrust(f"{conversation_id}: the index does not know the request {request_id}")
         return known
 
@@ -360,7 +358,7 @@ class Space:
                 self.logs.begin_delete(conversation_id)
                 self._forget(conversation_id)
                 self._pending.release(conversation_id)
-                self._lag.caught_up(conversation_id)
+                self._overlay.caught_up(conversation_id)
                 self._routes.forget(conversation_id)
                 done = self._deletes[conversation_id] = threading.Event()
             break
@@ -408,7 +406,7 @@ class Space:
     def _state(self, conversation_id: str) -> ConversationState:
         """Return the state at the end of what is written. Raises ConversationNotFound, StorageUnavailable."""
         if stuck := self._pending.of(conversation_id):
-            return replace(stuck.head, indexed=False) if self._lag.has(conversation_id) else stuck.head
+            return replace(stuck.head, indexed=False) if self._overlay.is_lagging(conversation_id) else stuck.head
         with self._guard:
             if state := self._states.get(conversation_id):
                 self._states.move_to_end(conversation_id)
@@ -473,13 +471,13 @@ class Space:
                     self.publish(CursorsLost())
                 self.anchors.changed()
                 self._routes.changed()
-            self._lag.caught_up(conversation_id)
+            self._overlay.caught_up(conversation_id)
             if self._suspects.has(conversation_id):
                 self._compare(conversation_id)
                 self._suspects.clear(conversation_id)
             return ConversationState(stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True)
         except IndexUnavailable as error:
-            self._lag.note(conversation_id, str(error))
+            self._overlay.note_lag(conversation_id, str(error))
             if isinstance(error, IndexAhead):
                 # The file may grow past what is indexed, and the next start would take that for its own.
                 self._index.condemn(str(error))
@@ -493,7 +491,7 @@ class Space:
         Raises StorageUnavailable; IndexUnavailable if the index is behind, or if they differ: then nothing believes it any more.
         """
         stored = self._index.conversations.find(conversation_id)
-        if self._lag.has(conversation_id) or self._pending.of(conversation_id):
+        if self._overlay.is_lagging(conversation_id) or self._pending.of(conversation_id):
             raise IndexUnavailable("the index did not take in the newest lines")
         if stored is None:
             wrong = "it is not in the index"
@@ -518,7 +516,7 @@ class Space:
             self._states[conversation_id] = head
             self._states.move_to_end(conversation_id)
             # Asked only now: the index may refuse lines at any moment, and says so before it takes the head away.
-            if not head.indexed or self._lag.has(conversation_id):
+            if not head.indexed or self._overlay.is_lagging(conversation_id):
                 # Read again for the next write, which tries again to bring the index up.
                 del self._states[conversation_id]
             while len(self._states) > _MAX_STATES:
@@ -588,7 +586,7 @@ class Space:
 
     def _not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
         """The index did not take these lines in: whoever comes next to the conversation brings it up from the transcript."""
-        self._lag.add(conversation_id, lines, reason)
+        self._overlay.note_lag(conversation_id, reason, lines)
         with self._guard:
             self._states.pop(conversation_id, None)
 
@@ -599,20 +597,20 @@ class Space:
         """Why the index may lack something of what is stored; empty if it has everything."""
         if reason := self._suspects.reason:
             return reason
-        count = len(self._lag.conversations())
+        count = len(self._overlay.lagging())
         return f"the newest messages of {count} conversations are not indexed yet" if count else ""
 
     def is_lagging(self, conversation_id: str) -> bool:
         """Return True if the index lacks lines of a conversation. Ask it after the index."""
-        return self._lag.has(conversation_id)
+        return self._overlay.is_lagging(conversation_id)
 
     def lagging(self) -> list[str]:
         """Return the conversations that the index lacks lines of."""
-        return self._lag.conversations()
+        return self._overlay.lagging()
 
     def note_lag(self, conversation_id: str, reason: str) -> None:
         """Note that the index lacks lines of a conversation."""
-        self._lag.note(conversation_id, reason)
+        self._overlay.note_lag(conversation_id, reason)
 
     def catch_up(self, conversation_id: str) -> bool:
         """Index what the index lacks of a conversation. Return False if it still refuses.
@@ -625,7 +623,7 @@ class Space:
             with suppress(ConversationNotFound):
                 if not self._state(conversation_id).indexed:
                     return False
-            self._lag.caught_up(conversation_id)
+            self._overlay.caught_up(conversation_id)
             return True
 
     def build(self, index: Index, logs: Logs[Any], name: str) -> None:
@@ -636,7 +634,7 @@ class Space:
         with self._locks.conversations.hold(name):
             if self._pending.of(name):
                 # The end of its file may be nothing: it is caught up when it is written to.
-                self._lag.note(name, "its transcript refuses to be written")
+                self._overlay.note_lag(name, "its transcript refuses to be written")
                 return
             try:
                 logs.catch_up(index, name, logs.find(index, name), time=self.clock(), log_updates=False, wait=False)

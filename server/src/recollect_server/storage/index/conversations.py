@@ -10,6 +10,11 @@ from recollect_server.domain.conversation import NOBODY, Conversation, Party
 from recollect_server.storage.index.columns import SELECT, conversation_of
 from recollect_server.storage.index.database import Database
 
+_FIND = (
+    SELECT.replace(" FROM", ", c.open_calls IS NULL, p.bytes, p.lines FROM", 1)
+    + " JOIN progress p ON p.number = c.number WHERE c.id = ?"
+)
+
 
 class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """What a search must know of a conversation that may be found."""
@@ -121,11 +126,7 @@ class ConversationTable:
     def find(self, conversation_id: str) -> Stored | None:
         """Return a conversation with the indexed length of its transcript, or None."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                f"{SELECT.replace(' FROM', ', c.open_calls IS NULL, p.bytes, p.lines FROM', 1)}"
-                " JOIN progress p ON p.number = c.number WHERE c.id = ?",
-                (conversation_id,),
-            ).fetchone()
+            row = connection.execute(_FIND, (conversation_id,)).fetchone()
             return None if row is None else Stored(row[0], conversation_of(row), row[-2], row[-1], calls_unknown=bool(row[-3]))
 
     def select(

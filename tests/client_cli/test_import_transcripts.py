@@ -21,7 +21,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Attachment, Message, ToolCall, Usage
 from recollect_server.domain.message import Role as StoredRole
 
-from tests.command_line.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, set_line, talk
+from tests.client_cli.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, set_line, talk
 
 START = 1_714_557_600_000  # 2024-05-01T10:00:00Z
 

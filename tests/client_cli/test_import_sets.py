@@ -10,7 +10,7 @@ from typing import Any
 from recollect import Client, Role
 from recollect import Message as Sent
 
-from tests.command_line.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, said, set_line, talk
+from tests.client_cli.conftest import BringIn, Counts, Run, Set, counts_of, messages_of, said, set_line, talk
 
 
 def test_a_conversation_of_a_recall_set_arrives_with_its_speakers_times_and_ids(

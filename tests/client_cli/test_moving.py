@@ -9,7 +9,7 @@ import pytest
 from recollect import Attachment, Client, Conversation, Message, Party, ToolCall, Usage
 from recollect.cli import transcript
 
-from tests.command_line.conftest import Recollect
+from tests.client_cli.conftest import Recollect
 
 Talked = Callable[..., Conversation]
 COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown", "leftOut")

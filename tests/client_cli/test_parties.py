@@ -7,7 +7,7 @@ import pytest
 from recollect import Client, EmailOrigin, ExternalCommunication, ReceivedExternal, Trust
 from recollect._shared.plain import plain
 
-from tests.command_line.conftest import Inside
+from tests.client_cli.conftest import Inside
 
 UNKNOWN = "ext-01HQ0000000000000000000000"
 

@@ -23,7 +23,7 @@ from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
 from recollect_server.storage.logs.reader import scan
 
-from tests.command_line.conftest import Counts, Run, counts_of
+from tests.client_cli.conftest import Counts, Run, counts_of
 
 START = 1_714_557_600_000
 

@@ -8,8 +8,8 @@ from recollect._shared.channel import ADDRESS
 from recollect.cli.group import commands as client_commands
 from recollect_server.cli import commands, health
 
-from tests.cli.conftest import run
 from tests.conftest import RunningServer
+from tests.server_cli.conftest import run
 
 NOBODY = "127.0.0.1:1"
 DIALLING = {"health"}

@@ -8,7 +8,7 @@ from mcp import Client as McpClient
 from recollect_server import app
 from recollect_server.settings import Settings
 
-from tests.bridge.conftest import UNKNOWN, called, listening, refused
+from tests.mcp.conftest import UNKNOWN, called, listening, refused
 
 
 @pytest.fixture(scope="module")

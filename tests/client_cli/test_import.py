@@ -19,7 +19,7 @@ from recollect.cli import plans, recall_sets
 from recollect.cli.recall_sets import SetOptions
 from recollect.cli.sending import carry_out
 
-from tests.command_line.conftest import (
+from tests.client_cli.conftest import (
     BringIn,
     Counts,
     Ran,

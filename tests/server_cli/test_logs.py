@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from recollect import Client, Message, NotFound
 
-from tests.cli.conftest import run
+from tests.server_cli.conftest import run
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.logs.reader import scan
 
-from tests.cli.conftest import QUERIES, on, run
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers, transcript, user
+from tests.server_cli.conftest import QUERIES, on, run
 
 
 def test_a_restored_backup_gives_the_same_answers_byte_for_byte(

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client as McpClient
 from recollect import Conversation
 
-from tests.bridge.conftest import environment, listening
+from tests.mcp.conftest import environment, listening
 from tests.programs import BRIDGE, ran
 
 INITIALIZE = {

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from recollect_server.settings import Settings
 
-from tests.cli.conftest import run
+from tests.server_cli.conftest import run
 
 WRONG = {
     "listen": ["0.0.0.0:50051", "127.0.0.1:70000", "127.0.0.1", "unix:", ""],

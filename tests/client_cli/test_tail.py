@@ -7,7 +7,7 @@ from typing import Any
 
 from recollect import Client, Conversation, Message
 
-from tests.command_line.conftest import environment
+from tests.client_cli.conftest import environment
 from tests.programs import CLIENT, Forked
 
 Talked = Callable[..., Conversation]

@@ -6,9 +6,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.cli.conftest import QUERIES, on, run
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers, delete_index, transcript, user
+from tests.server_cli.conftest import QUERIES, on, run
 
 
 def sql(server: RunningServer, text: str) -> None:

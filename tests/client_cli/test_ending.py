@@ -11,7 +11,7 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
-from tests.command_line.conftest import Recollect, Run
+from tests.client_cli.conftest import Recollect, Run
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"

@@ -9,7 +9,7 @@ import pytest
 from recollect import Client, Conversation, NotFound, Party
 from recollect._shared.plain import plain
 
-from tests.command_line.conftest import Inside
+from tests.client_cli.conftest import Inside
 
 Talked = Callable[..., Conversation]
 UNKNOWN = "conv-01HQ0000000000000000000000"

@@ -11,7 +11,7 @@ from mcp_types import TextResourceContents
 from recollect import Client, Conversation, Message, ToolCall
 from recollect.mcp.bounds import MAX_CHARACTERS
 
-from tests.bridge.conftest import called, over_http, over_stdio, refused
+from tests.mcp.conftest import called, over_http, over_stdio, refused
 
 Talked = Callable[..., Conversation]
 

@@ -1,0 +1,150 @@
+"""The overlay: what is written, or waits to be written, and what the index may not have yet.
+
+A read that must see the newest writes asks here first and the index then, so nothing falls between.
+The overlay knows conversations with lines that the index refused, requests by id, and the facts that
+route messages of channels: by place, by Message-ID and by the conversation that another continues.
+"""
+
+import threading
+from collections.abc import Mapping
+
+import structlog
+
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.routing import Place
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.requests import KnownRequest
+from recollect_server.storage.logs.lines import Line
+
+log = structlog.get_logger("recollect.index")
+
+_PRUNE = 1024  # facts added between two looks at what the index has taken in
+
+Key = Place | int | str
+"""Of a fact: a place, a Message-ID (`domain.routing.mail_number`), or a conversation that is continued."""
+
+
+@frozen
+class _Fact:
+    """Conversations that a key leads to. The index had got `puts` additions when it was noted."""
+
+    conversations: tuple[str, ...]
+    index: Index
+    puts: int
+
+
+class Overlay:
+    """The overlay of a space's index. Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
+        self._lagging: dict[str, None] = {}
+        self._refused: dict[str, KnownRequest] = {}
+        self._pending: dict[str, KnownRequest] = {}
+        self._facts: dict[Key, _Fact] = {}
+        self._room = _PRUNE
+        self.age = 0
+        """Grows when facts leave because the index has them: an answer that it gave before lacks them."""
+
+    # Conversations ------------------------------------------------------------------------------
+
+    def is_lagging(self, conversation_id: str) -> bool:
+        """Return True if the index lacks lines of a conversation."""
+        return conversation_id in self._lagging
+
+    def lagging(self) -> list[str]:
+        """Return the conversations that the index lacks lines of."""
+        with self._guard:
+            return list(self._lagging)
+
+    def note_lag(self, conversation_id: str, reason: str, refused: list[Line] | None = None) -> None:
+        """Note that the index lacks lines of a conversation, with the request of those it refused.
+
+        Logs the first such conversation.
+        """
+        with self._guard:
+            is_first = not self._lagging
+            self._lagging[conversation_id] = None
+            if refused and refused[0].entry and (stamp := refused[0].entry.stamp).request_id:
+                self._refused[stamp.request_id] = KnownRequest(
+                    stamp.request_id, stamp.request_hash, conversation_id, refused[0].sequence, refused[-1].sequence
+                )
+        if is_first:
+            log.error("index_behind", conversation=conversation_id, reason=reason)
+
+    def caught_up(self, conversation_id: str) -> None:
+        """Note that the index has all of a conversation, or that the conversation is deleted."""
+        with self._guard:
+            if conversation_id not in self._lagging:
+                return
+            del self._lagging[conversation_id]
+            self._refused = {it: known for it, known in self._refused.items() if known.conversation_id != conversation_id}
+            is_last = not self._lagging
+        if is_last:
+            log.warning("index_caught_up")
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """Return a request whose messages are pending, or whose lines the index refused."""
+        return self._pending.get(request_id) or self._refused.get(request_id)
+
+    def pending(self, request_id: str) -> KnownRequest | None:
+        """Return a request whose messages are pending."""
+        return self._pending.get(request_id)
+
+    def add_pending(self, request: KnownRequest) -> None:
+        """Note that a request's messages wait to be written."""
+        self._pending[request.request_id] = request
+
+    def drop_pending(self, request_id: str) -> None:
+        """Note that a request's messages are written, or dropped."""
+        self._pending.pop(request_id, None)
+
+    # Facts that route messages ------------------------------------------------------------------
+
+    def add_facts(self, index: Index, facts: Mapping[Key, str]) -> None:
+        """Note which conversation each key leads to. Call it after the lines are put into the index.
+
+        A Message-ID leads to every conversation that named it, any other key to the last one only.
+        """
+        _, puts = index.taken()
+        with self._guard:
+            for key, conversation_id in facts.items():
+                others = self._conversations_of(key) if isinstance(key, int) else ()
+                if conversation_id not in others:
+                    self._facts[key] = _Fact((*others, conversation_id), index, puts)
+            if len(self._facts) > self._room:
+                self._prune(index)
+
+    def conversations_of(self, key: Key) -> tuple[str, ...]:
+        """Return the conversations that a key leads to, as far as the index may not know."""
+        with self._guard:
+            return self._conversations_of(key)
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop every fact about a conversation, which is deleted."""
+        with self._guard:
+            for key, fact in list(self._facts.items()):
+                left = tuple(it for it in fact.conversations if it != conversation_id)
+                if key == conversation_id or not left:
+                    del self._facts[key]
+                elif left != fact.conversations:
+                    self._facts[key] = _Fact(left, fact.index, fact.puts)
+
+    def _conversations_of(self, key: Key) -> tuple[str, ...]:
+        fact = self._facts.get(key)
+        return fact.conversations if fact else ()
+
+    def _prune(self, index: Index) -> None:
+        """Drop the facts that the index has taken in. One put into an index that was replaced waits once more."""
+        self.age += 1
+        taken, puts = index.taken()  # before the look at what was refused, which it tells first
+        for key, fact in list(self._facts.items()):
+            if any(it in self._lagging for it in fact.conversations):
+                continue
+            if fact.index is not index:
+                self._facts[key] = _Fact(fact.conversations, index, puts)
+            elif fact.puts <= taken:
+                del self._facts[key]
+        self._room = len(self._facts) + _PRUNE
