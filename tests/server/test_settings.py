@@ -133,7 +133,7 @@ def test_names_in_the_environment_that_are_others_are_left_alone(monkeypatch: py
 
 def test_every_name_that_the_project_itself_uses_is_a_setting_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
-    sources = [*root.glob("client/src/**/*.py"), *root.glob("server/src/**/*.py"), *root.glob("*.md"), *root.glob("*/*.md")]
+    sources = [*root.glob("client/src/**/*.py"), *root.glob("server/src/**/*.py"), *root.glob("*.md"), *root.glob("*/*.md"), *root.glob("docs/**/*.md")]
     names = {name for source in sources for name in re.findall(r"\bRECOLLECT_[A-Z_]*[A-Z]\b", source.read_text())}
     assert {"RECOLLECT_ADDRESS", "RECOLLECT_KILL_AT", "RECOLLECT_THREADS"} <= names
     for name in names - {f"RECOLLECT_{setting.upper()}" for setting in Settings.model_fields}:
